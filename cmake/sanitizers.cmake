@@ -1,0 +1,5 @@
+if(REPRISE_SANITIZE)
+  string(REPLACE ";" "," _sanitize "${REPRISE_SANITIZE}")
+  add_compile_options(-fsanitize=${_sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${_sanitize})
+endif()
