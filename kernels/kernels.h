@@ -35,18 +35,33 @@ struct SwapItem {
 };
 void save_and_load_list(const SwapItem *items, size_t count);
 
+// For reports: the variant that copies of this size use now ("memcpy", "rep-movsb", "nt-avx2", ...), and whether it is settled and uses
+// the workers. The choice settles itself while large copies run.
+struct CopyChoice {
+    const char *variant;
+    bool parallel;
+    bool settled;
+};
+CopyChoice copy_choice(size_t size);
+
 bool equal(const void *a, const void *b, size_t size);
-// Sets bit i of `differs` (little-endian bits, (pages + 7) / 8 bytes, written whole) when page i of 4096 bytes differs; returns how many do.
+// Sets bit i of `differs` (little-endian bits, (pages + 7) / 8 bytes, written whole) when page i of 4096 bytes differs; returns how many
+// do.
 size_t compare_pages(const void *a, const void *b, size_t pages, uint8_t *differs);
 
 uint64_t digest(const void *data, size_t size);  // XXH3-64, seed 0: the same on every machine
-struct Digest128 { uint64_t low, high; friend bool operator==(const Digest128 &, const Digest128 &) = default; };
-Digest128 digest128(const void *data, size_t size);  // XXH3-128; large inputs are digested in fixed 8 MiB pieces, so that threads do not change it
+struct Digest128 {
+    uint64_t low, high;
+    friend bool operator==(const Digest128 &, const Digest128 &) = default;
+};
+Digest128 digest128(const void *data,
+                    size_t size);  // XXH3-128; large inputs are digested in fixed 8 MiB pieces, so that threads do not change it
 // XXH3-64 of every page.
 void digest_pages(const void *data, size_t pages, uint64_t *out);
 
-// Element-wise three-way merge at put-back of a buffer declared concurrent: where live differs from `loaded` (another writer's), keep live; elsewhere `present`.
-// Compares elements of 1, 2, 4, 8 or 16 bytes; returns the number of elements kept from live. `size` is a multiple of `element`.
+// Element-wise three-way merge at put-back of a buffer declared concurrent: where live differs from `loaded` (another writer's), keep live;
+// elsewhere `present`. Compares elements of 1, 2, 4, 8 or 16 bytes; returns the number of elements kept from live. `size` is a multiple of
+// `element`.
 size_t merge_elements(void *live, const void *loaded, const void *present, size_t size, size_t element);
 
 }  // namespace reprise::kernels
