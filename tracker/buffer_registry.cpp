@@ -1,0 +1,171 @@
+#include "tracker/buffer_registry.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "tracker/mechanisms/image_mechanism.h"
+#include "tracker/mechanisms/shadow_mechanism.h"
+#include "tracker/mechanisms/watch_mechanism.h"
+
+namespace reprise {
+namespace {
+
+// A buffer that no window used for this long is forgotten; if it comes back it is filled anew.
+constexpr uint64_t kForgetWindows = 64;
+
+}  // namespace
+
+BufferRegistry::BufferRegistry(const AllocatorPort &port, ImagePool &pool, std::unique_ptr<DirtySource> guard)
+    : port_(port), pool_(pool), guard_(std::move(guard)), compare_(make_compare_source()) {}
+
+BufferRegistry::~BufferRegistry() {
+    for (auto &[key, buffer] : by_address_) destroy(*buffer);
+    for (auto &buffer : retired_) destroy(*buffer);
+}
+
+void BufferRegistry::destroy(Buffer &buffer) {
+    buffer.dead = !live(buffer);
+    buffer.mechanism.reset();
+    auto owner = guard_owner_.find(buffer.generation);
+    if (owner != guard_owner_.end() && owner->second == buffer.id) guard_owner_.erase(owner);
+    if (buffer.own_declaration) port_.undeclare(buffer.range.begin, buffer.generation);
+    buffer.own_declaration = false;
+}
+
+void BufferRegistry::retire(std::unique_ptr<Buffer> buffer) {
+    buffer->dead = true;
+    if (buffer->outstanding() == 0) {
+        destroy(*buffer);
+        return;
+    }
+    retired_.push_back(std::move(buffer));
+}
+
+Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags flags) {
+    const Key key{range.begin, range.size()};
+    auto found = by_address_.find(key);
+    if (found != by_address_.end()) {
+        Buffer &buffer = *found->second;
+        if (live(buffer)) {
+            buffer.flags.parameter = flags.parameter;
+            buffer.flags.concurrent |= flags.concurrent;
+            buffer.flags.declared |= flags.declared;
+            buffer.flags.argument &= flags.argument;
+            if (flags.concurrent) buffer.flags.element = flags.element;
+            if (flags.declared && name != nullptr) buffer.name = name;
+            return &buffer;
+        }
+        std::unique_ptr<Buffer> old = std::move(found->second);
+        by_address_.erase(found);
+        retire(std::move(old));
+    }
+    auto buffer = std::make_unique<Buffer>();
+    buffer->id = next_id_++;
+    buffer->range = range;
+    buffer->flags = flags;
+    BlockInfo block;
+    if (port_.find(range.begin, &block) && range.end <= block.range.end) {
+        buffer->generation = block.generation;
+        buffer->origin = block.origin;
+    } else {
+        buffer->generation = port_.declare(range);
+        if (buffer->generation == 0) return nullptr;
+        buffer->origin = Origin::kDeclared;
+        buffer->own_declaration = true;
+    }
+    if (name != nullptr && *name != 0) {
+        buffer->name = name;
+    } else {
+        char text[48];
+        snprintf(text, sizeof text, "%#zx+%zu", static_cast<size_t>(range.begin), range.size());
+        buffer->name = text;
+    }
+    return by_address_.emplace(key, std::move(buffer)).first->second.get();
+}
+
+Buffer *BufferRegistry::find(uintptr_t address) {
+    for (auto &[key, buffer] : by_address_) {
+        if (buffer->range.contains(address) && live(*buffer)) return buffer.get();
+    }
+    return nullptr;
+}
+
+Buffer *BufferRegistry::find_declared(uintptr_t address) {
+    for (auto &[key, buffer] : by_address_) {
+        if (buffer->flags.declared && buffer->range.begin == address) return buffer.get();
+    }
+    return nullptr;
+}
+
+bool BufferRegistry::claim_guard(const Buffer &buffer) {
+    if (guard_ == nullptr || buffer.origin != Origin::kArena) return false;
+    auto [owner, fresh] = guard_owner_.emplace(buffer.generation, buffer.id);
+    return fresh || owner->second == buffer.id;
+}
+
+void BufferRegistry::use(Buffer &buffer, MechanismKind kind) {
+    if (buffer.mechanism && (buffer.mechanism->kind() == kind || buffer.mechanism->outstanding() != 0)) return;
+    buffer.mechanism.reset();
+    switch (kind) {
+        case MechanismKind::kSmall:
+        case MechanismKind::kWhole: buffer.mechanism = std::make_unique<ImageMechanism>(buffer, pool_, kind); break;
+        case MechanismKind::kShadow:
+            buffer.mechanism = std::make_unique<ShadowMechanism>(buffer, pool_, claim_guard(buffer) ? guard_.get() : nullptr, *compare_);
+            break;
+        case MechanismKind::kWatch: buffer.mechanism = std::make_unique<WatchMechanism>(buffer); break;
+        case MechanismKind::kNone: break;
+    }
+}
+
+Status BufferRegistry::capture(Buffer &buffer, Version *version, CaptureCost &cost) {
+    *version = 0;
+    const Version next = buffer.newest + 1;
+    const uint64_t before = cost.copied - cost.first_fill;
+    if (Status status = buffer.mechanism->capture(next, cost); !status.ok()) return status;
+    buffer.newest = next;
+    if (cost.copied - cost.first_fill != before) ++buffer.write_version;
+    *version = next;
+    return {};
+}
+
+void BufferRegistry::release(Buffer &buffer, Version version) {
+    if (buffer.mechanism && version != 0) buffer.mechanism->release(version);
+    // An argument lives for one instance: nothing of it is worth keeping.
+    if (buffer.flags.argument && !buffer.flags.declared && buffer.outstanding() == 0) forget(buffer);
+}
+
+void BufferRegistry::forget(Buffer &buffer) {
+    auto found = by_address_.find(Key{buffer.range.begin, buffer.range.size()});
+    if (found != by_address_.end() && found->second.get() == &buffer) {
+        destroy(buffer);
+        by_address_.erase(found);
+        return;
+    }
+    auto retired = std::find_if(retired_.begin(), retired_.end(), [&](const auto &b) { return b.get() == &buffer; });
+    if (retired == retired_.end()) return;
+    destroy(buffer);
+    retired_.erase(retired);
+}
+
+void BufferRegistry::window_ended(uint64_t window) {
+    std::erase_if(retired_, [&](const auto &buffer) {
+        if (buffer->outstanding() != 0) return false;
+        destroy(*buffer);
+        return true;
+    });
+    std::erase_if(by_address_, [&](const auto &entry) {
+        Buffer &buffer = *entry.second;
+        if (buffer.outstanding() != 0) return false;
+        const bool unused = !buffer.flags.declared && buffer.last_window + kForgetWindows < window;
+        if (!unused && live(buffer)) return false;
+        destroy(buffer);
+        return true;
+    });
+}
+
+void BufferRegistry::for_each(const std::function<void(Buffer &)> &visit) {
+    for (auto &[key, buffer] : by_address_) visit(*buffer);
+}
+
+}  // namespace reprise

@@ -1,0 +1,79 @@
+// Memory for preserved bytes: shadows, before-images, and the present of open replays.
+//
+// Big images are anonymous mappings that are kept for reuse, because a copy into memory that was never touched runs at a tenth of the
+// speed (docs/tracking.md). Kept and live bytes together never exceed the live peak of the recent windows. Every byte is in the ledger, and nothing big is
+// taken without headroom: memory at a cgroup's limit is a kill, not an ENOMEM.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "allocator/allocator.h"
+
+namespace reprise {
+
+class ImagePool;
+
+// Move-only owner of preserved bytes.
+class Image {
+  public:
+    Image() = default;
+    Image(Image &&other) noexcept;
+    Image &operator=(Image &&other) noexcept;
+    Image(const Image &) = delete;
+    Image &operator=(const Image &) = delete;
+    ~Image() { reset(); }
+
+    void reset();
+    std::byte *data() const { return data_; }
+    size_t size() const { return size_; }
+    explicit operator bool() const { return data_ != nullptr; }
+
+  private:
+    friend class ImagePool;
+    std::byte *data_ = nullptr;
+    size_t size_ = 0;      // asked for
+    size_t capacity_ = 0;  // of the mapping; 0 when it is a heap block
+    LedgerKind kind_ = LedgerKind::kImages;
+    ImagePool *pool_ = nullptr;
+};
+
+class ImagePool {
+  public:
+    explicit ImagePool(const AllocatorPort &port) : port_(port) {}
+    ~ImagePool();
+    ImagePool(const ImagePool &) = delete;
+    ImagePool &operator=(const ImagePool &) = delete;
+
+    // An empty Image when there is no headroom for it (or no memory at all). 64-byte aligned, mappings page-aligned; contents undefined.
+    Image allocate(size_t size, LedgerKind kind);
+    // Would `size` more bytes leave the job its reserve?
+    bool has_headroom(size_t size) const;
+    // A window ended: mappings unused for many windows go back.
+    void window_ended();
+    // Gives every kept mapping back.
+    void trim();
+
+    size_t live() const { return live_; }
+    size_t live_peak() const { return live_peak_; }
+    // For tests: behave as if only this much were free (SIZE_MAX: ask the machine).
+    void limit_headroom(size_t bytes) { headroom_limit_ = bytes; }
+
+  private:
+    friend class Image;
+    void give_back(Image &image);
+    void unmap(std::multimap<size_t, std::byte *>::iterator kept);
+
+    const AllocatorPort &port_;
+    std::multimap<size_t, std::byte *> kept_;  // capacity -> mapping
+    size_t kept_bytes_ = 0;
+    size_t live_ = 0;
+    size_t live_peak_ = 0;
+    size_t recent_peak_ = 0;  // of live_ in the recent windows: what kept_ may fill up to
+    size_t window_peak_ = 0;
+    unsigned windows_ = 0;
+    size_t headroom_limit_ = SIZE_MAX;
+};
+
+}  // namespace reprise

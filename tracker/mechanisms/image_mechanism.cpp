@@ -1,0 +1,115 @@
+#include "tracker/mechanisms/image_mechanism.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+
+namespace reprise {
+
+ImageMechanism::Record *ImageMechanism::find(Version version) {
+    for (size_t i = records_.size(); i-- > 0;) {
+        if (records_[i].version == version) return &records_[i];
+    }
+    return nullptr;
+}
+
+const ImageMechanism::Record *ImageMechanism::find(Version version) const { return const_cast<ImageMechanism *>(this)->find(version); }
+
+Status ImageMechanism::capture(Version version, CaptureCost &cost) {
+    const size_t size = buffer_.range.size();
+    const bool small = kind_ == MechanismKind::kSmall;
+    if (latest_ && small && kernels::equal(live(), latest_->data(), size)) {
+        records_.push_back({version, latest_, Wrote::kUnknown});
+        return {};
+    }
+    // An image that no outstanding version needs is written over.
+    if (!latest_ || latest_.use_count() > 1) {
+        Image image = pool_.allocate(size, LedgerKind::kImages);
+        if (!image) {
+            return Status::error(REPRISE_OUT_OF_MEMORY,
+                                 "buffer '%s' (%zu bytes at %#zx) was not preserved: too little memory is left for a copy; "
+                                 "raise the memory limit or keep this segment's activations",
+                                 buffer_.name.c_str(), size, static_cast<size_t>(buffer_.range.begin));
+        }
+        latest_ = std::make_shared<Image>(std::move(image));
+    }
+    kernels::copy(latest_->data(), live(), size);
+    cost.copied += size;
+    if (!filled_) cost.first_fill += size;
+    filled_ = true;
+    records_.push_back({version, latest_, Wrote::kUnknown});
+    return {};
+}
+
+void ImageMechanism::forward_ended(Version version) {
+    if (kind_ != MechanismKind::kSmall) return;  // a comparison of everything: not worth what it would tell
+    if (Record *record = find(version)) {
+        record->wrote = kernels::equal(live(), record->image->data(), buffer_.range.size()) ? Wrote::kNo : Wrote::kYes;
+    }
+}
+
+bool ImageMechanism::forward_wrote(Version version) const {
+    const Record *record = find(version);
+    return record != nullptr && record->wrote == Wrote::kYes;
+}
+
+Status ImageMechanism::changed(Version version, ReplayView &view) {
+    Record *record = find(version);
+    if (record == nullptr) {
+        return Status::error(REPRISE_REJECTED, "buffer '%s' was not preserved when the forward began", buffer_.name.c_str());
+    }
+    const AddressRange range = buffer_.range;
+    const std::byte *image = record->image->data();
+    if (kind_ == MechanismKind::kSmall) {
+        if (record->wrote == Wrote::kYes || !kernels::equal(live(), image, range.size())) {
+            view.pieces.push_back({range.begin, image, range.size(), record->wrote == Wrote::kNo});
+        }
+        return {};
+    }
+    for (size_t offset = 0; offset < range.size(); offset += kHugePageSize) {
+        size_t size = std::min(kHugePageSize, range.size() - offset);
+        if (kernels::equal(reinterpret_cast<const void *>(range.begin + offset), image + offset, size)) continue;
+        if (!view.pieces.empty() && view.pieces.back().range().end == range.begin + offset) {
+            view.pieces.back().size += size;
+        } else {
+            view.pieces.push_back({range.begin + offset, image + offset, size, false});
+        }
+    }
+    return {};
+}
+
+void ImageMechanism::strays(const ReplayView &view, std::vector<Piece> &out) {
+    Record *record = find(view.version);
+    if (record == nullptr) return;
+    if (kind_ == MechanismKind::kWhole && buffer_.flags.parameter && !view.deep) return;
+    // What lies between the pieces must still be the version's bytes.
+    const std::byte *image = record->image->data();
+    uintptr_t at = buffer_.range.begin;
+    auto check = [&](uintptr_t end) {
+        while (at < end) {
+            size_t size = std::min<size_t>(end - at, kHugePageSize);
+            const std::byte *expected = image + (at - buffer_.range.begin);
+            if (!kernels::equal(reinterpret_cast<const void *>(at), expected, size)) out.push_back({at, expected, size, true});
+            at += size;
+        }
+    };
+    for (const Piece &piece : view.pieces) {
+        check(piece.live);
+        at = piece.range().end;
+    }
+    check(buffer_.range.end);
+}
+
+void ImageMechanism::release(Version version) {
+    auto found = std::find_if(records_.begin(), records_.end(), [&](const Record &r) { return r.version == version; });
+    if (found != records_.end()) records_.erase(found);
+    // A large image is worth its memory only while somebody needs it; the pool keeps the mapping for the next capture.
+    if (records_.empty() && kind_ == MechanismKind::kWhole) latest_.reset();
+}
+
+void ImageMechanism::written_since_capture(std::vector<AddressRange> &runs) {
+    if (!latest_ || kernels::equal(live(), latest_->data(), buffer_.range.size())) return;
+    runs.push_back(buffer_.range);
+}
+
+}  // namespace reprise

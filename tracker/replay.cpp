@@ -1,0 +1,211 @@
+#include "tracker/replay.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+
+namespace reprise {
+namespace {
+
+void *writable(uintptr_t address) { return reinterpret_cast<void *>(address); }
+
+void add_stray(std::vector<Stray> &out, const Buffer &buffer, const std::vector<Piece> &pieces) {
+    if (pieces.empty()) return;
+    Stray stray{&buffer, pieces.front().range(), 0, pieces.size()};
+    for (const Piece &piece : pieces) stray.bytes += piece.size;
+    out.push_back(stray);
+}
+
+}  // namespace
+
+const char *to_string(MechanismKind kind) {
+    switch (kind) {
+        case MechanismKind::kSmall: return "small";
+        case MechanismKind::kWhole: return "whole";
+        case MechanismKind::kShadow: return "shadow";
+        case MechanismKind::kWatch: return "watch";
+        case MechanismKind::kNone: break;
+    }
+    return "none";
+}
+
+Status Replay::prepare(std::span<const ScopeEntry> scope) {
+    items_.clear();
+    items_.reserve(scope.size());
+    bytes_changed_ = 0;
+    for (const ScopeEntry &entry : scope) {
+        Buffer &buffer = *entry.buffer;
+        if (!port_.is_live(buffer.range.begin, entry.generation)) {
+            if (buffer.flags.argument) continue;  // a nested replay recomputes its arguments
+            return Status::error(REPRISE_REJECTED,
+                                 "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
+                                 "keep it alive until the backward has run, or leave it out of the segment",
+                                 buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
+        }
+        if (entry.version == 0) continue;
+        Item &item = items_.emplace_back();
+        item.buffer = &buffer;
+        item.generation = entry.generation;
+        item.view.version = entry.version;
+        item.view.deep = options_.deep || options_.gated;
+        if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) return status;
+        for (const Piece &piece : item.view.pieces) bytes_changed_ += piece.size;
+    }
+    return {};
+}
+
+// Two buffers of one scope may share bytes: overlapping declarations, or two mappings of one file.
+bool Replay::scopes_may_alias() const {
+    AddressRange last;
+    std::vector<AddressRange> ranges;
+    size_t declared = 0;
+    for (const Item &item : items_) {
+        if (item.view.pieces.empty()) continue;
+        ranges.push_back(item.buffer->range);
+        declared += item.buffer->origin == Origin::kDeclared;
+    }
+    if (declared > 1) return true;
+    std::sort(ranges.begin(), ranges.end(), [](AddressRange a, AddressRange b) { return a.begin < b.begin; });
+    for (AddressRange range : ranges) {
+        if (!last.empty() && last.meets(range)) return true;
+        if (range.end > last.end) last = range;
+    }
+    return false;
+}
+
+Status Replay::load() {
+    loaded_ = true;
+    if (bytes_changed_ == 0) return {};
+    present_ = pool_.allocate(bytes_changed_, LedgerKind::kPresent);
+    if (!present_) {
+        loaded_ = false;
+        return Status::error(REPRISE_REJECTED,
+                             "too little memory is left to keep the present bytes of %llu changed bytes during the replay; raise the memory limit "
+                             "or keep this segment's activations",
+                             static_cast<unsigned long long>(bytes_changed_));
+    }
+    std::vector<kernels::SwapItem> swaps;
+    std::byte *save = present_.data();
+    for (const Item &item : items_) {
+        for (const Piece &piece : item.view.pieces) {
+            swaps.push_back({writable(piece.live), save, piece.image, piece.size});
+            save += piece.size;
+        }
+    }
+    if (!scopes_may_alias()) {
+        kernels::save_and_load_list(swaps.data(), swaps.size());
+        return {};
+    }
+    // Everything is saved before anything is loaded, or the second alias would save what the first one loaded.
+    for (const kernels::SwapItem &swap : swaps) kernels::copy(swap.save_to, swap.live, swap.size);
+    for (const kernels::SwapItem &swap : swaps) kernels::copy(swap.live, swap.load_from, swap.size);
+    return {};
+}
+
+// Pages of D that the forward had not written and that no longer hold what was loaded.
+void Replay::find_strays_in_pieces(const Item &item, std::vector<Piece> &out) const {
+    for (const Piece &piece : item.view.pieces) {
+        if (!piece.stray_checked) continue;
+        for (size_t offset = 0; offset < piece.size;) {
+            uintptr_t at = piece.live + offset;
+            size_t size = std::min(piece.size - offset, page_floor(at) + kPageSize - at);
+            if (!kernels::equal(writable(at), piece.image + offset, size)) out.push_back({at, piece.image + offset, size, true});
+            offset += size;
+        }
+    }
+}
+
+ReplayOutcome Replay::finish() {
+    ReplayOutcome outcome;
+    if (!loaded_) return outcome;
+    loaded_ = false;
+
+    // What must be written back outside D, per item; D itself comes last, so that it wins where buffers overlap.
+    std::vector<std::vector<Piece>> undone(items_.size());
+    std::vector<kernels::CopyItem> copies;
+    for (size_t i = 0; i < items_.size(); ++i) {
+        Item &item = items_[i];
+        if (!live(item)) continue;
+        item.buffer->mechanism->refresh(item.view);
+        if (item.buffer->flags.concurrent) continue;  // what differs outside D is the other writer's
+        std::vector<Piece> outside;
+        item.buffer->mechanism->strays(item.view, outside);
+        std::vector<Piece> inside;
+        const bool forward_wrote = item.buffer->mechanism->forward_wrote(item.view.version);
+        find_strays_in_pieces(item, inside);
+        if (options_.gated && !forward_wrote && !item.buffer->flags.argument && (!outside.empty() || !inside.empty())) {
+            if (item.view.pieces.empty()) {
+                ++outcome.gated_kept;
+                continue;
+            }
+            ++outcome.gated_conflict;
+        } else if (!item.buffer->flags.generator) {
+            auto &reports = item.buffer->mechanism->sees_writes_exactly() ? outcome.strays : outcome.possible;
+            std::vector<Piece> all = outside;
+            all.insert(all.end(), inside.begin(), inside.end());
+            add_stray(reports, *item.buffer, all);
+        }
+        for (const Piece &piece : outside) {
+            copies.push_back({writable(piece.live), piece.image, piece.size});
+            outcome.bytes_put_back += piece.size;
+        }
+        undone[i] = std::move(outside);
+    }
+    for (const kernels::CopyItem &copy : copies) kernels::copy(copy.to, copy.from, copy.size);
+    copies.clear();
+
+    const std::byte *saved = present_.data();
+    for (Item &item : items_) {
+        const bool alive = live(item);
+        for (const Piece &piece : item.view.pieces) {
+            if (!alive) {
+                // The generation ended during the replay: these addresses are somebody else's now.
+            } else if (item.buffer->flags.concurrent) {
+                size_t element = item.buffer->flags.element;
+                size_t whole = piece.size / element * element;
+                outcome.merged_elements += kernels::merge_elements(writable(piece.live), piece.image, saved, whole, element);
+                if (whole != piece.size) kernels::copy(writable(piece.live + whole), saved + whole, piece.size - whole);
+                outcome.bytes_put_back += piece.size;
+            } else {
+                copies.push_back({writable(piece.live), saved, piece.size});
+                outcome.bytes_put_back += piece.size;
+            }
+            saved += piece.size;
+        }
+    }
+    kernels::copy_list(copies.data(), copies.size());
+    for (size_t i = 0; i < items_.size(); ++i) {
+        if (live(items_[i])) items_[i].buffer->mechanism->put_back(items_[i].view, undone[i]);
+    }
+    present_.reset();
+    return outcome;
+}
+
+std::vector<AddressRange> Replay::ranges() const {
+    std::vector<AddressRange> ranges;
+    for (const Item &item : items_) {
+        for (const Piece &piece : item.view.pieces) ranges.push_back(piece.range());
+    }
+    std::sort(ranges.begin(), ranges.end(), [](AddressRange a, AddressRange b) { return a.begin < b.begin; });
+    std::vector<AddressRange> merged;
+    for (AddressRange range : ranges) {
+        if (!merged.empty() && range.begin <= merged.back().end) {
+            merged.back().end = std::max(merged.back().end, range.end);
+        } else {
+            merged.push_back(range);
+        }
+    }
+    return merged;
+}
+
+bool Replay::meets(std::span<const ScopeEntry> scope) const {
+    std::vector<AddressRange> mine = ranges();
+    for (const ScopeEntry &entry : scope) {
+        AddressRange range = entry.buffer->range;
+        auto next = std::lower_bound(mine.begin(), mine.end(), range.begin, [](AddressRange a, uintptr_t begin) { return a.end <= begin; });
+        if (next != mine.end() && next->meets(range)) return true;
+    }
+    return false;
+}
+
+}  // namespace reprise

@@ -1,0 +1,90 @@
+// One replay of one instance, over all buffers of its scope: finds D, loads the forward's bytes, and puts the present back.
+//
+//     prepare   generations checked, D found; nothing in the job has changed yet, so a failure here is a clean rejection
+//     load      the present of every piece is saved, then the forward's bytes are written
+//     finish    strays are found and undone, the present is written back, buffers freed meanwhile are left alone
+//
+// Under the engine's mutex; the replayed code itself runs between load and finish, without it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tracker/buffer.h"
+#include "tracker/image_pool.h"
+
+namespace reprise {
+
+// A buffer at a version: one line of a contract.
+struct ScopeEntry {
+    Buffer *buffer = nullptr;
+    Generation generation = 0;
+    Version version = 0;    // 0: could not be captured
+    uint32_t refusal = 0;   // then 1 + the index of the reason, kept by the instance
+};
+
+struct Stray {
+    const Buffer *buffer = nullptr;
+    AddressRange range;  // the first run
+    uint64_t bytes = 0;
+    uint64_t runs = 0;
+};
+
+struct ReplayOutcome {
+    uint64_t bytes_put_back = 0;
+    uint64_t gated_kept = 0;      // buffers
+    uint64_t gated_conflict = 0;  // buffers
+    uint64_t merged_elements = 0;
+    std::vector<Stray> strays;    // divergences
+    std::vector<Stray> possible;  // the same, found by a source that cannot tell who wrote: warnings
+};
+
+class Replay {
+  public:
+    struct Options {
+        bool gated = false;
+        bool deep = false;  // look for strays everywhere, whatever it costs
+    };
+
+    Replay(const AllocatorPort &port, ImagePool &pool, Options options) : port_(port), pool_(pool), options_(options) {}
+
+    Status prepare(std::span<const ScopeEntry> scope);
+    Status load();
+    ReplayOutcome finish();
+
+    uint64_t bytes_changed() const { return bytes_changed_; }
+    bool loaded() const { return loaded_; }
+    // D, ascending and disjoint.
+    std::vector<AddressRange> ranges() const;
+    // Do the bytes this replay loads meet any of these buffers?
+    bool meets(std::span<const ScopeEntry> scope) const;
+    // Visits every buffer with changed bytes.
+    template <class Fn>
+    void for_each_changed(Fn fn) const {
+        for (const Item &item : items_) {
+            uint64_t bytes = 0;
+            for (const Piece &piece : item.view.pieces) bytes += piece.size;
+            if (bytes != 0) fn(*item.buffer, bytes, item.view.pieces);
+        }
+    }
+
+  private:
+    struct Item {
+        Buffer *buffer = nullptr;
+        Generation generation = 0;
+        ReplayView view;
+    };
+    bool live(const Item &item) const { return port_.is_live(item.buffer->range.begin, item.generation); }
+    bool scopes_may_alias() const;
+    void find_strays_in_pieces(const Item &item, std::vector<Piece> &out) const;
+
+    const AllocatorPort &port_;
+    ImagePool &pool_;
+    Options options_;
+    std::vector<Item> items_;  // buffers that exist
+    Image present_;            // the pieces' present bytes, one after the other
+    uint64_t bytes_changed_ = 0;
+    bool loaded_ = false;
+};
+
+}  // namespace reprise
