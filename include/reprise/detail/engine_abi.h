@@ -86,6 +86,10 @@ REPRISE_API const reprise_engine_table *reprise_adapter_table(uint32_t abi);
 /* libreprise.so: 1 when our malloc family is the one the process uses (preloaded or linked first), else 0 (declared ranges only). */
 REPRISE_API int reprise_interposed(void);
 
+/* libreprise.so: an adapter says how far it has come, and gets how far any has (level 0 only asks): 1, its code has run in this interpreter,
+ * so that nothing has to be scheduled; 2, it has instrumented a framework, so that the process counts as attached. */
+REPRISE_API int reprise_attached(int level);
+
 #ifdef __cplusplus
 }
 #endif
