@@ -36,7 +36,7 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
     for (const ScopeEntry &entry : scope) {
         Buffer &buffer = *entry.buffer;
         if (!port_.is_live(buffer.range.begin, entry.generation)) {
-            if (buffer.flags.argument) continue;  // a nested replay recomputes its arguments
+            if (entry.optional) continue;  // a nested replay recomputes its arguments
             return Status::error(REPRISE_REJECTED,
                                  "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
                                  "keep it alive until the backward has run, or leave it out of the segment",

@@ -20,7 +20,7 @@ struct ScopeEntry {
     Buffer *buffer = nullptr;
     Generation generation = 0;
     Version version = 0;    // 0: could not be captured
-    uint32_t refusal = 0;   // then 1 + the index of the reason, kept by the instance
+    bool optional = false;  // not rejected when it is gone at the replay (arguments, learned scope)
 };
 
 struct Stray {

@@ -1,0 +1,111 @@
+#include "policy/config.h"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+namespace reprise {
+namespace {
+
+template <class Value>
+void choose(Config &config, const char *variable, const char *text, const std::vector<std::pair<const char *, Value>> &choices, Value *out) {
+    if (text == nullptr || *text == 0) return;
+    std::string allowed;
+    for (const auto &[name, value] : choices) {
+        if (std::string(text) == name) {
+            *out = value;
+            return;
+        }
+        allowed += allowed.empty() ? "" : ", ";
+        allowed += name;
+    }
+    config.complaints.push_back(std::string(variable) + "=" + std::string(text).substr(0, 80) + " is not one of " + allowed + "; using " +
+                                choices.front().first);
+}
+
+uint64_t machine_memory() {
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size) : 0;
+}
+
+}  // namespace
+
+const char *to_string(Policy policy) {
+    switch (policy) {
+        case Policy::kSelective: return "selective";
+        case Policy::kWhole: return "whole";
+        case Policy::kAudit: return "audit";
+        case Policy::kOff: break;
+    }
+    return "off";
+}
+
+bool parse_budget(const std::string &text, uint64_t whole, uint64_t *bytes) {
+    char *end = nullptr;
+    double value = strtod(text.c_str(), &end);
+    if (end == text.c_str() || !std::isfinite(value) || value <= 0) return false;
+    std::string unit;
+    for (; *end != 0; ++end) {
+        if (*end != ' ') unit += static_cast<char>(tolower(static_cast<unsigned char>(*end)));
+    }
+    double scale = 0;
+    if (unit.empty() || unit == "b") {
+        scale = 1;
+    } else if (unit == "%") {
+        if (value > 100) return false;
+        scale = static_cast<double>(whole) / 100;
+    } else {
+        static constexpr char kPrefixes[] = "kmgt";
+        for (int i = 0; i < 4; ++i) {
+            std::string p(1, kPrefixes[i]);
+            if (unit == p || unit == p + "ib" || unit == p + "b") scale = std::ldexp(1.0, 10 * (i + 1));
+        }
+    }
+    double result = value * scale;
+    if (result < 1 || result >= 9.2e18) return false;
+    *bytes = static_cast<uint64_t>(result);
+    return true;
+}
+
+Config Config::from_environment(const char *(*lookup)(const char *name)) {
+    Config config;
+    choose<Policy>(config, "REPRISE_POLICY", lookup("REPRISE_POLICY"),
+                   {{"selective", Policy::kSelective}, {"whole", Policy::kWhole}, {"audit", Policy::kAudit}, {"off", Policy::kOff}}, &config.policy);
+    choose<Verify>(config, "REPRISE_VERIFY", lookup("REPRISE_VERIFY"),
+                   {{"off", Verify::kOff}, {"digest", Verify::kDigest}, {"bytes", Verify::kBytes}}, &config.verify);
+    choose<OnReject>(config, "REPRISE_ON_REJECT", lookup("REPRISE_ON_REJECT"), {{"fail", OnReject::kFail}, {"warn", OnReject::kWarn}},
+                     &config.on_reject);
+    choose<LogLevel>(config, "REPRISE_LOG", lookup("REPRISE_LOG"),
+                     {{"warn", LogLevel::kWarn},
+                      {"off", LogLevel::kOff},
+                      {"error", LogLevel::kError},
+                      {"info", LogLevel::kInfo},
+                      {"debug", LogLevel::kDebug}},
+                     &config.log);
+    choose<bool>(config, "REPRISE_DIRTY", lookup("REPRISE_DIRTY"), {{"wp-async", false}, {"compare", true}}, &config.force_compare);
+    if (const char *text = lookup("REPRISE_BUDGET"); text != nullptr && *text != 0) {
+        if (!parse_budget(text, machine_memory(), &config.budget)) {
+            config.complaints.push_back("REPRISE_BUDGET=" + std::string(text).substr(0, 80) +
+                                        " is not a size (44GiB, 512M, a number of bytes) or a share of memory (80%); no budget is used");
+        }
+    }
+    if (const char *text = lookup("REPRISE_RECORDS"); text != nullptr) config.records = text;
+    if (const char *text = lookup("REPRISE_REPORT"); text != nullptr) config.report = text;
+    if (const char *text = lookup("REPRISE_REQUIRE"); text != nullptr) config.require = *text == '1';
+    if (const char *text = lookup("REPRISE_BUSY_TIMEOUT_MS"); text != nullptr && *text != 0) {
+        char *end = nullptr;
+        unsigned long long value = strtoull(text, &end, 10);
+        if (*end == 0 && value > 0) {
+            config.busy_timeout_ms = value;
+        } else {
+            config.complaints.push_back("REPRISE_BUSY_TIMEOUT_MS=" + std::string(text).substr(0, 80) + " is not a number of milliseconds; using 30000");
+        }
+    }
+    return config;
+}
+
+}  // namespace reprise

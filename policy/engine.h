@@ -1,0 +1,134 @@
+// The policy's door: *what to do*. Segments, instances and executions; scopes; rejection; verification; records and reports.
+//
+// Who calls it. policy/boundary.cpp alone, which turns the C API into these calls: from any thread, each call under mutex_ except while the
+// replayed code, a state provider or a wait runs. Nothing here is reached from a hook.
+//
+// How it is shaped. One Engine per process, never destroyed. Ids, not pointers, name instances and executions outside. Engine decides;
+// tracker/ does. The replay rule that all of it serves is in docs/replay-rule.md.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "policy/config.h"
+#include "policy/instance.h"
+#include "policy/preservation.h"
+#include "policy/providers.h"
+#include "policy/records.h"
+
+namespace reprise {
+
+// What the engine remembers per thread.
+struct ThreadState {
+    std::vector<reprise_range> scope;    // of the next forward
+    bool has_scope = false;
+    std::vector<uint64_t> open_replays;  // executions, innermost last
+    char error[Status::kTextCapacity] = {};
+};
+ThreadState &thread_state();
+
+class Engine {
+  public:
+    Engine(const AllocatorPort &port, Config config);
+
+    reprise_segment forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given);
+    reprise_segment replay_begin(const char *name, uint64_t instance, uint32_t options);
+    Status segment_end(reprise_segment segment, reprise_replay_result *result);
+    Status segment_abort(uint64_t instance);
+    Status release(uint64_t instance);
+    Status step();
+
+    Status track(void *address, size_t size, const char *name, unsigned flags);
+    Status untrack(void *address);
+    Status scope(const reprise_range *ranges, size_t count);
+    Status state(const char *name, reprise_state_save save, reprise_state_load load, void *context);
+    Status write_intent(const void *address, size_t size);
+    Status buffer_info(const void *address, reprise_buffer *buffer, reprise_range *runs, size_t *run_count);
+    Status stats(reprise_statistics *statistics);
+
+    size_t replay_dirty(uint64_t execution, reprise_range *ranges, size_t capacity);
+    Status note_generator(uint64_t instance, const char *provider, const void *state, size_t size);
+    Status report(uint64_t instance, reprise_status kind, const char *message);
+    int mode() const;
+
+    void at_exit();
+    void fork_prepare() { mutex_.lock(); }
+    void fork_parent() { mutex_.unlock(); }
+    void fork_child();
+
+  private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    // engine_segments.cpp
+    Instance *find_instance(uint64_t id, Status *why);
+    Segment &segment_named(const char *name);
+    void end_forward(Instance &instance);
+    Status end_replay(Lock &lock, Execution &execution, reprise_replay_result *result);
+    ReplayOutcome finish_replay(Execution &execution);
+    bool wait_for_overlaps(Lock &lock, const Instance &instance, Replay &replay, Status *why);
+    const Execution *overlapping(const Instance &instance, const Replay &replay) const;
+    void drop(Instance &instance);
+    void retire_unmanaged(const Segment *segment);
+    void abandon_open_replays(uint64_t instance);
+    void window_may_have_ended();
+    void remove_execution(uint64_t id);
+
+    // engine_scope.cpp
+    void resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given);
+    void add_to_scope(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned);
+    void learn_scope(Instance &instance);
+
+    // engine_verify.cpp
+    void witness(Instance &instance);
+    Status verify_loaded(const Instance &instance) const;
+
+    // engine_report.cpp
+    reprise_segment reject(const Status &why, Segment *segment, Instance *instance, pthread_t thread);
+    bool warn_only() const { return config_.on_reject == OnReject::kWarn; }
+    void record_replay(const Instance &instance, const Execution &execution, const char *outcome, const std::string &reason,
+                       const ReplayOutcome *result);
+    void note_audit(const Instance &instance, const Replay &replay);
+    void say_once(LogLevel level, const std::string &key, const std::string &text);
+    void print_audit();
+    void fill(reprise_statistics &statistics) const;
+    void write_report() const;
+
+    const AllocatorPort &port_;
+    Config config_;
+    std::mutex mutex_;
+    std::condition_variable replay_ended_;
+    ImagePool pool_;
+    BufferRegistry registry_;
+    Preservation preservation_;
+    RecordFile records_;
+
+    std::unordered_map<std::string, std::unique_ptr<Segment>> segments_;
+    std::unordered_map<uint64_t, std::unique_ptr<Instance>> instances_;
+    std::unordered_map<uint64_t, std::unique_ptr<Execution>> executions_;
+    std::vector<Provider> providers_;
+    std::vector<Buffer *> declared_;  // by reprise_track, in order
+
+    uint64_t next_instance_ = 1;
+    uint64_t next_execution_ = 1;
+    uint64_t window_ = 0;
+    bool in_window_ = false;
+    bool exited_ = false;
+    size_t open_replays_ = 0;
+    reprise_statistics statistics_{};
+
+    struct Finding {
+        uint64_t replays = 0;
+        uint64_t bytes = 0;
+        size_t size = 0;
+    };
+    std::map<std::pair<std::string, std::string>, Finding> findings_;  // segment, buffer
+    std::set<std::string> said_;
+};
+
+}  // namespace reprise

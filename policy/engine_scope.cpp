@@ -1,0 +1,240 @@
+// Scopes: which buffers a forward's contract names. Declared scope wins; with nothing declared it is learned.
+#include <algorithm>
+#include <cstring>
+
+#include "policy/engine.h"
+#include "policy/log.h"
+
+namespace reprise {
+namespace {
+
+constexpr unsigned kKnownFlags = REPRISE_TRACK_CONCURRENT | 0xff00u;
+
+BufferFlags flags_of(const reprise_scope_item &item) {
+    BufferFlags flags;
+    flags.parameter = (item.flags & REPRISE_ITEM_PARAMETER) != 0;
+    flags.argument = (item.flags & REPRISE_ITEM_ARGUMENT) != 0;
+    flags.generator = (item.flags & REPRISE_ITEM_GENERATOR) != 0;
+    flags.concurrent = (item.flags & REPRISE_ITEM_CONCURRENT) != 0;
+    auto element = static_cast<uint8_t>(item.flags >> 8 & 0xff);
+    flags.element = element != 0 ? element : 1;
+    return flags;
+}
+
+Status check_range(const void *address, size_t size) {
+    if (address == nullptr) return Status::error(REPRISE_INVALID_ARGUMENT, "the address is NULL");
+    if (size == 0) return Status::error(REPRISE_INVALID_ARGUMENT, "the size of the range at %p is 0", address);
+    if (reinterpret_cast<uintptr_t>(address) + size < size) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the range %p + %zu wraps around the address space", address, size);
+    }
+    return {};
+}
+
+}  // namespace
+
+void Engine::add_to_scope(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned) {
+    if (range.empty()) return;
+    const size_t known = registry_.size();
+    Buffer *buffer = registry_.obtain(range, name, flags);
+    if (buffer == nullptr) {
+        instance.refusals.push_back(format("buffer '%s' (%zu bytes) cannot be tracked: the table of declared ranges is full", name, range.size()));
+        return;
+    }
+    if (registry_.size() != known && flags.parameter && range.size() >= kSmallBuffer) preservation_.count_parameter(*buffer);
+    if (buffer->last_window != window_) {
+        buffer->last_window = window_;
+        ++buffer->windows;
+    }
+    if (buffer->outstanding() == 0) registry_.use(*buffer, preservation_.choose(*buffer, learned));
+
+    ScopeEntry entry{buffer, buffer->generation, 0, optional};
+    CaptureCost cost;
+    Status status = registry_.capture(*buffer, &entry.version, cost);
+    if (!status.ok() && buffer->outstanding() == 0) {
+        buffer->watched_for_headroom = true;
+        registry_.use(*buffer, MechanismKind::kWatch);
+        status = registry_.capture(*buffer, &entry.version, cost);
+    }
+    if (buffer->watched_for_headroom) {
+        say_once(LogLevel::kWarn, "headroom " + buffer->name,
+                 format("buffer '%s' (%s) is watched, not preserved: too little memory is left for a copy; if it changes, its replay is rejected",
+                        buffer->name.c_str(), human_bytes(range.size()).c_str()));
+    }
+    if (!status.ok()) instance.refusals.push_back(status.text());
+    statistics_.bytes_preserved += cost.copied;
+    statistics_.bytes_first_fill += cost.first_fill;
+    instance.scope.push_back(entry);
+}
+
+void Engine::learn_scope(Instance &instance) {
+    struct Found {
+        std::vector<AddressRange> blocks;
+    } found;
+    port_.for_each(
+        [](void *context, const BlockInfo *block) {
+            static_cast<Found *>(context)->blocks.push_back(block->range);
+            return true;
+        },
+        &found);
+    instance.scope.reserve(found.blocks.size());
+    for (AddressRange block : found.blocks) add_to_scope(instance, block, nullptr, {}, true, true);
+    if (found.blocks.empty()) {
+        say_once(LogLevel::kWarn, "nothing tracked",
+                 format("segment '%s' began with nothing to protect: no allocation of this program is tracked and nothing is declared. Run it with "
+                        "LD_PRELOAD=libreprise.so, or declare its state with reprise_track()",
+                        instance.segment->name.c_str()));
+    }
+}
+
+void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given) {
+    ThreadState &self = thread_state();
+    if (items_given) {
+        instance.scope.reserve(count + declared_.size());
+        for (size_t i = 0; i < count; ++i) {
+            BufferFlags flags = flags_of(items[i]);
+            add_to_scope(instance, range_of(items[i].address, items[i].size), items[i].name, flags, flags.argument, false);
+        }
+    } else if (self.has_scope) {
+        for (const reprise_range &range : self.scope) add_to_scope(instance, range_of(range.address, range.size), nullptr, {}, false, false);
+        self.has_scope = false;
+        self.scope.clear();
+    } else if (declared_.empty()) {
+        learn_scope(instance);
+        return;
+    }
+    instance.scope.reserve(instance.scope.size() + declared_.size());
+    for (Buffer *buffer : declared_) {
+        auto named = [&](const ScopeEntry &entry) { return entry.buffer == buffer; };
+        if (items_given && std::any_of(instance.scope.begin(), instance.scope.end(), named)) continue;
+        if (!registry_.live(*buffer)) {
+            say_once(LogLevel::kWarn, "gone " + buffer->name,
+                     format("the declared buffer '%s' (%zu bytes) was freed or reallocated: it is no longer in scope; call reprise_untrack before "
+                            "freeing, and reprise_track after allocating again",
+                            buffer->name.c_str(), buffer->range.size()));
+            continue;
+        }
+        add_to_scope(instance, buffer->range, buffer->name.c_str(), buffer->flags, false, false);
+    }
+}
+
+Status Engine::track(void *address, size_t size, const char *name, unsigned flags) {
+    if (Status status = check_range(address, size); !status.ok()) return status;
+    if (name != nullptr && strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the buffer's name is longer than %d bytes: '%.40s...'", REPRISE_NAME_MAX - 1, name);
+    }
+    if ((flags & ~kKnownFlags) != 0) return Status::error(REPRISE_INVALID_ARGUMENT, "unknown flags %#x", flags & ~kKnownFlags);
+    const unsigned element = flags >> 8 & 0xff;
+    if (element != 0 && element != 1 && element != 2 && element != 4 && element != 8 && element != 16) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the element size must be 1, 2, 4, 8 or 16, not %u", element);
+    }
+    if (element > 1 && (reinterpret_cast<uintptr_t>(address) % element != 0 || size % element != 0)) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "a buffer with elements of %u bytes must begin at a multiple of it and hold whole elements", element);
+    }
+    Lock lock(mutex_);
+    BufferFlags buffer_flags;
+    buffer_flags.declared = true;
+    buffer_flags.concurrent = (flags & REPRISE_TRACK_CONCURRENT) != 0;
+    buffer_flags.element = static_cast<uint8_t>(element != 0 ? element : 1);
+    Buffer *buffer = registry_.obtain(range_of(address, size), name, buffer_flags);
+    if (buffer == nullptr) return Status::error(REPRISE_OUT_OF_MEMORY, "too many declared ranges; untrack those that are not needed");
+    buffer->flags.concurrent = buffer_flags.concurrent;
+    if (std::find(declared_.begin(), declared_.end(), buffer) == declared_.end()) declared_.push_back(buffer);
+    return {};
+}
+
+Status Engine::untrack(void *address) {
+    Lock lock(mutex_);
+    auto found = std::find_if(declared_.begin(), declared_.end(), [&](Buffer *b) { return b->range.begin == reinterpret_cast<uintptr_t>(address); });
+    if (found == declared_.end()) return Status::error(REPRISE_NOT_FOUND, "no declared buffer begins at %p", address);
+    Buffer &buffer = **found;
+    declared_.erase(found);
+    buffer.flags.declared = false;
+    for (auto &[id, instance] : instances_) {
+        for (const ScopeEntry &entry : instance->scope) {
+            if (entry.buffer != &buffer) continue;
+            instance->refusals.push_back(format("buffer '%s' was untracked (its generation ended) since the forward", buffer.name.c_str()));
+            break;
+        }
+    }
+    if (buffer.outstanding() == 0) registry_.forget(buffer);
+    return {};
+}
+
+Status Engine::scope(const reprise_range *ranges, size_t count) {
+    if (ranges == nullptr && count != 0) return Status::error(REPRISE_INVALID_ARGUMENT, "ranges is NULL though count is %zu", count);
+    for (size_t i = 0; i < count; ++i) {
+        if (Status status = check_range(ranges[i].address, ranges[i].size); !status.ok()) return status;
+    }
+    ThreadState &self = thread_state();
+    self.scope.assign(ranges, ranges + count);
+    self.has_scope = true;
+    return {};
+}
+
+Status Engine::state(const char *name, reprise_state_save save, reprise_state_load load, void *context) {
+    if (name == nullptr || *name == 0) return Status::error(REPRISE_INVALID_ARGUMENT, "a state provider needs a name");
+    if (strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX) return Status::error(REPRISE_INVALID_ARGUMENT, "the provider's name is too long");
+    if ((save == nullptr) != (load == nullptr)) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "provider '%s' needs both callbacks, or neither to be removed", name);
+    }
+    Lock lock(mutex_);
+    auto found = std::find_if(providers_.begin(), providers_.end(), [&](const Provider &p) { return p.name == name; });
+    if (save == nullptr) {
+        if (found == providers_.end()) return Status::error(REPRISE_NOT_FOUND, "there is no state provider '%s'", name);
+        providers_.erase(found);
+        return {};
+    }
+    if (found == providers_.end()) found = providers_.insert(providers_.end(), Provider{name, nullptr, nullptr, nullptr});
+    found->save = save;
+    found->load = load;
+    found->context = context;
+    return {};
+}
+
+Status Engine::write_intent(const void *address, size_t size) {
+    if (Status status = check_range(address, size); !status.ok()) return status;
+    Lock lock(mutex_);
+    AddressRange range = range_of(address, size);
+    registry_.for_each([&](Buffer &buffer) {
+        if (buffer.mechanism && buffer.range.meets(range) && registry_.live(buffer)) buffer.mechanism->write_intent(range);
+    });
+    return {};
+}
+
+Status Engine::buffer_info(const void *address, reprise_buffer *out, reprise_range *runs, size_t *run_count) {
+    if (out == nullptr) return Status::error(REPRISE_INVALID_ARGUMENT, "buffer is NULL");
+    if (runs != nullptr && run_count == nullptr) return Status::error(REPRISE_INVALID_ARGUMENT, "run_count is NULL though runs is not");
+    Lock lock(mutex_);
+    Buffer *buffer = registry_.find(reinterpret_cast<uintptr_t>(address));
+    BlockInfo block;
+    std::vector<AddressRange> dirty;
+    reprise_buffer info{};
+    if (buffer != nullptr) {
+        info.address = reinterpret_cast<void *>(buffer->range.begin);
+        info.size = buffer->range.size();
+        info.generation = buffer->generation;
+        if (buffer->mechanism) buffer->mechanism->written_since_capture(dirty);
+        // A write since the last cut is a version of its own already.
+        info.version = buffer->write_version + (dirty.empty() ? 0 : 1);
+        snprintf(info.name, sizeof info.name, "%s", buffer->name.c_str());
+        snprintf(info.mechanism, sizeof info.mechanism, "%s", buffer->mechanism ? to_string(buffer->mechanism->kind()) : "none");
+    } else if (port_.find(reinterpret_cast<uintptr_t>(address), &block)) {
+        info.address = reinterpret_cast<void *>(block.range.begin);
+        info.size = block.range.size();
+        info.generation = block.generation;
+        info.version = 1;
+        snprintf(info.mechanism, sizeof info.mechanism, "none");
+    } else {
+        return Status::error(REPRISE_NOT_FOUND, "no tracked buffer holds the address %p", address);
+    }
+    *out = info;
+    if (run_count != nullptr) {
+        for (size_t i = 0; runs != nullptr && i < dirty.size() && i < *run_count; ++i) {
+            runs[i] = {reinterpret_cast<void *>(dirty[i].begin), dirty[i].size()};
+        }
+        *run_count = dirty.size();
+    }
+    return {};
+}
+
+}  // namespace reprise

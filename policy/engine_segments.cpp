@@ -1,0 +1,444 @@
+// Begin and end of forwards and replays: the replay rule itself.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "policy/clock.h"
+#include "policy/engine.h"
+#include "policy/log.h"
+
+namespace reprise {
+namespace {
+
+constexpr uint64_t kUnmanagedSteps = 2;
+constexpr uint64_t kUnmanagedForwards = 256;
+
+reprise_segment failed(const Status &why) {
+    snprintf(thread_state().error, sizeof thread_state().error, "%s", why.text());
+    return {0, 0, REPRISE_RETAIN, why.code()};
+}
+
+Status check_name(const char *name) {
+    if (name == nullptr) return Status::error(REPRISE_INVALID_ARGUMENT, "a segment needs a name, NULL was given");
+    if (strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the segment's name is longer than %d bytes: '%.40s...'; give a shorter one",
+                             REPRISE_NAME_MAX - 1, name);
+    }
+    return {};
+}
+
+}  // namespace
+
+Segment &Engine::segment_named(const char *name) {
+    auto found = segments_.find(name);
+    if (found == segments_.end()) {
+        found = segments_.emplace(name, std::make_unique<Segment>()).first;
+        found->second->name = name;
+    }
+    return *found->second;
+}
+
+Instance *Engine::find_instance(uint64_t id, Status *why) {
+    auto found = instances_.find(id);
+    if (found != instances_.end() && !found->second->release_pending) return found->second.get();
+    if (id != 0 && id < next_instance_) {
+        *why = Status::error(REPRISE_RELEASED, "instance %llu was released or aborted: it cannot be replayed any more",
+                             static_cast<unsigned long long>(id));
+    } else {
+        *why = Status::error(REPRISE_UNKNOWN_INSTANCE, "there is no instance %llu: pass the `instance` of a segment that a forward began",
+                             static_cast<unsigned long long>(id));
+    }
+    return nullptr;
+}
+
+reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given) {
+    if (Status status = check_name(name); !status.ok()) return failed(status);
+    const uint64_t began = now_ns();
+    Lock lock(mutex_);
+    retire_unmanaged(&segment_named(name));
+    if (!in_window_) {
+        in_window_ = true;
+        ++window_;
+    }
+    auto owned = std::make_unique<Instance>();
+    Instance &instance = *owned;
+    instance.id = next_instance_++;
+    instance.segment = &segment_named(name);
+    instance.step = statistics_.steps;
+    instance.window = window_;
+    instance.managed = items_given;
+    instance.ordinal = ++instance.segment->forwards;
+    ++statistics_.forwards;
+    auto execution = std::make_unique<Execution>();
+    execution->id = next_execution_++;
+    execution->instance = instance.id;
+    execution->thread = pthread_self();
+    const reprise_segment result{instance.id, execution->id, REPRISE_REPLAY, REPRISE_OK};
+    instances_.emplace(instance.id, std::move(owned));
+    executions_.emplace(result.execution, std::move(execution));
+    if (config_.policy != Policy::kOff) {
+        resolve_scope(instance, items, count, items_given);
+        if (config_.verify != Verify::kOff) witness(instance);
+    }
+    statistics_.nanoseconds_forward += now_ns() - began;
+    if (providers_.empty() || config_.policy == Policy::kOff) return result;
+
+    std::vector<Provider> providers = providers_;
+    lock.unlock();
+    std::string failed_provider;
+    std::vector<SavedState> states = save_states(providers, &failed_provider);
+    lock.lock();
+    auto found = instances_.find(result.instance);
+    if (found != instances_.end()) {
+        found->second->states = std::move(states);
+        if (!failed_provider.empty()) found->second->refusals.push_back("the state provider '" + failed_provider + "' could not save its state");
+    }
+    return result;
+}
+
+void Engine::end_forward(Instance &instance) {
+    instance.state = Instance::State::kOutstanding;
+    for (const ScopeEntry &entry : instance.scope) {
+        if (entry.version == 0 || !port_.is_live(entry.buffer->range.begin, entry.generation)) continue;
+        entry.buffer->mechanism->forward_ended(entry.version);
+    }
+}
+
+// Another thread's replay whose bytes meet ours, in either direction: its loads in our scope, or ours in its scope.
+const Execution *Engine::overlapping(const Instance &instance, const Replay &replay) const {
+    if (open_replays_ == 0) return nullptr;
+    for (const auto &[id, other] : executions_) {
+        if (!other->is_replay || !other->replay || !other->replay->loaded() || pthread_equal(other->thread, pthread_self()) != 0) continue;
+        auto theirs = instances_.find(other->instance);
+        if (other->replay->meets(instance.scope)) return other.get();
+        if (theirs != instances_.end() && replay.meets(theirs->second->scope)) return other.get();
+    }
+    return nullptr;
+}
+
+bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &replay, Status *why) {
+    const uint64_t id = instance.id;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.busy_timeout_ms);
+    while (const Execution *other = overlapping(instance, replay)) {
+        if (replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout) {
+            *why = Status::error(REPRISE_BUSY,
+                                 "segment '%s': the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
+                                 "end within %llu ms; end it first, or raise REPRISE_BUSY_TIMEOUT_MS",
+                                 instance.segment->name.c_str(), static_cast<unsigned long long>(other->instance),
+                                 static_cast<unsigned long long>(config_.busy_timeout_ms));
+            return false;
+        }
+        auto found = instances_.find(id);
+        if (found == instances_.end() || found->second->release_pending) {
+            *why = Status::error(REPRISE_RELEASED, "instance %llu was released while its replay waited", static_cast<unsigned long long>(id));
+            return false;
+        }
+        // The other replay has put its bytes back: what differs now is another question.
+        if (Status status = replay.prepare(instance.scope); !status.ok()) {
+            *why = status;
+            return false;
+        }
+    }
+    return true;
+}
+
+reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t options) {
+    if (Status status = check_name(name); !status.ok()) return failed(status);
+    const uint64_t began = now_ns();
+    ThreadState &self = thread_state();
+    Lock lock(mutex_);
+    Status why;
+    Instance *instance = find_instance(id, &why);
+    if (instance == nullptr) return failed(why);
+    if (instance->segment->name != name) {
+        return failed(Status::error(REPRISE_UNKNOWN_INSTANCE, "instance %llu belongs to segment '%s', not to '%s'",
+                                    static_cast<unsigned long long>(id), instance->segment->name.c_str(), name));
+    }
+    // A replay inside a replay of the same instance makes no sense: the host saw an error and tries again.
+    for (size_t i = self.open_replays.size(); i-- > 0;) {
+        auto open = executions_.find(self.open_replays[i]);
+        if (open != executions_.end() && open->second->instance == id) {
+            say_once(LogLevel::kWarn, "reopened " + instance->segment->name,
+                     format("segment '%s': a replay was begun while an earlier one of the same instance was open; the earlier one was put back",
+                            instance->segment->name.c_str()));
+            abandon_open_replays(id);
+            break;
+        }
+    }
+    ++statistics_.replays;
+    ++instance->segment->replays;
+    ++instance->replays;
+    instance->segment->last_replayed = std::max(instance->segment->last_replayed, id);
+
+    auto execution = std::make_unique<Execution>();
+    execution->id = next_execution_++;
+    execution->instance = id;
+    execution->is_replay = true;
+    execution->thread = pthread_self();
+    const reprise_segment result{id, execution->id, REPRISE_REPLAY, REPRISE_OK};
+    auto enter = [&] {
+        instance->open_replays += 1;
+        self.open_replays.push_back(result.execution);
+        execution->began_ns = now_ns();
+        execution->spent_ns = execution->began_ns - began;
+        statistics_.nanoseconds_replay += execution->spent_ns;
+        executions_.emplace(result.execution, std::move(execution));
+    };
+    if (config_.policy == Policy::kOff) {
+        enter();
+        return result;
+    }
+
+    auto replay = std::make_unique<Replay>(
+        port_, pool_, Replay::Options{(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows});
+    if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
+        why = Status::error(REPRISE_REJECTED, "segment '%s': %s", instance->segment->name.c_str(), instance->refusals.front().c_str());
+        return reject(why, instance->segment, instance, pthread_self());
+    }
+    if (why = replay->prepare(instance->scope); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
+    if (config_.policy == Policy::kAudit) {
+        note_audit(*instance, *replay);
+        execution->bytes_changed = replay->bytes_changed();
+        enter();
+        return result;
+    }
+    if (!wait_for_overlaps(lock, *instance, *replay, &why)) {
+        auto again = instances_.find(id);
+        return reject(why, again == instances_.end() ? nullptr : again->second->segment, again == instances_.end() ? nullptr : again->second.get(),
+                      pthread_self());
+    }
+    const bool changed = replay->bytes_changed() != 0;
+    replay->for_each_changed([&](Buffer &buffer, uint64_t, const std::vector<Piece> &) {
+        if (buffer.last_changed_window == window_) return;
+        buffer.last_changed_window = window_;
+        ++buffer.windows_changed;
+    });
+    if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
+    if (config_.verify != Verify::kOff) {
+        if (why = verify_loaded(*instance); !why.ok()) {
+            replay->finish();
+            return reject(why, instance->segment, instance, pthread_self());
+        }
+    }
+    if (changed) {
+        ++statistics_.replays_on_changed_state;
+        ++instance->segment->replays_on_changed_state;
+        statistics_.bytes_loaded += replay->bytes_changed();
+    }
+    execution->bytes_changed = replay->bytes_changed();
+    execution->replay = std::move(replay);
+    ++open_replays_;
+    Execution *entered = execution.get();
+    const bool has_states = !instance->states.empty();
+    enter();
+    if (!has_states) return result;
+
+    // Providers run without the lock: they are the job's code. open_replays keeps the instance alive.
+    lock.unlock();
+    std::string failed_provider;
+    std::vector<SavedState> present = save_again(instance->states, &failed_provider);
+    if (failed_provider.empty()) {
+        why = load_states(instance->states, present);
+    } else {
+        why = Status::error(REPRISE_REJECTED, "the state provider '%s' could not save its present state", failed_provider.c_str());
+    }
+    if (!why.ok()) (void)load_states(present, {}).ok();  // what was set already goes back
+    lock.lock();
+    entered->present_states = std::move(present);
+    if (why.ok()) return result;
+    finish_replay(*entered);
+    instance->open_replays -= 1;
+    std::erase(self.open_replays, result.execution);
+    remove_execution(result.execution);
+    return reject(why, instance->segment, instance, pthread_self());
+}
+
+// Puts back. The execution stays in the table.
+ReplayOutcome Engine::finish_replay(Execution &execution) {
+    ReplayOutcome outcome;
+    if (!execution.replay) return outcome;
+    outcome = execution.replay->finish();
+    statistics_.bytes_put_back += outcome.bytes_put_back;
+    execution.replay.reset();
+    --open_replays_;
+    replay_ended_.notify_all();
+    return outcome;
+}
+
+void Engine::remove_execution(uint64_t id) { executions_.erase(id); }
+
+Status Engine::segment_end(reprise_segment segment, reprise_replay_result *result) {
+    Lock lock(mutex_);
+    auto found = executions_.find(segment.execution);
+    if (found == executions_.end() || found->second->instance != segment.instance) {
+        if (segment.execution != 0 && segment.execution < next_execution_) {
+            return Status::error(REPRISE_WRONG_STATE, "this execution was ended already, or aborted (instance %llu)",
+                                 static_cast<unsigned long long>(segment.instance));
+        }
+        if (segment.execution == 0) return Status::error(REPRISE_INVALID_ARGUMENT, "this segment was not begun (its begin failed, or it is zero)");
+        return Status::error(REPRISE_UNKNOWN_INSTANCE, "there is no execution %llu", static_cast<unsigned long long>(segment.execution));
+    }
+    Execution &execution = *found->second;
+    if (pthread_equal(execution.thread, pthread_self()) == 0) {
+        return Status::error(REPRISE_WRONG_STATE, "a segment must be ended by the thread that began it (instance %llu)",
+                             static_cast<unsigned long long>(segment.instance));
+    }
+    if (execution.is_replay) return end_replay(lock, execution, result);
+
+    const uint64_t began = now_ns();
+    auto instance = instances_.find(execution.instance);
+    if (instance != instances_.end()) end_forward(*instance->second);
+    remove_execution(segment.execution);
+    if (instance != instances_.end() && instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
+    statistics_.nanoseconds_forward += now_ns() - began;
+    return {};
+}
+
+Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_result *result) {
+    ThreadState &self = thread_state();
+    const uint64_t id = execution.id;
+    const uint64_t began = now_ns();
+    if (!self.open_replays.empty() && self.open_replays.back() != id &&
+        std::find(self.open_replays.begin(), self.open_replays.end(), id) != self.open_replays.end()) {
+        auto inner = executions_.find(self.open_replays.back());
+        if (inner != executions_.end()) {
+            return Status::error(REPRISE_WRONG_STATE, "a replay of instance %llu was begun inside this one and is still open; end or abort it first",
+                                 static_cast<unsigned long long>(inner->second->instance));
+        }
+    }
+    if (!execution.present_states.empty()) {
+        std::vector<SavedState> present = std::move(execution.present_states);
+        lock.unlock();
+        Status put_back = load_states(present, {});
+        lock.lock();
+        if (!put_back.ok()) log_line(LogLevel::kError, format("%s (putting back after a replay)", put_back.text()));
+    }
+    auto found = instances_.find(execution.instance);
+    Instance *instance = found == instances_.end() ? nullptr : found->second.get();
+    ReplayOutcome outcome = finish_replay(execution);
+    std::erase(self.open_replays, id);
+    execution.spent_ns += now_ns() - began;
+    statistics_.nanoseconds_replay += now_ns() - began;
+
+    uint64_t stray_bytes = 0;
+    for (const Stray &stray : outcome.strays) stray_bytes += stray.bytes;
+    if (result != nullptr) *result = {execution.bytes_changed, outcome.gated_kept, outcome.gated_conflict, stray_bytes};
+    Status status;
+    std::string reason;
+    for (const auto *list : {&outcome.strays, &outcome.possible}) {
+        for (const Stray &stray : *list) {
+            reason = format(
+                "segment '%s': the replay wrote buffer '%s' (%llu bytes, %llu runs, first at offset %zu) where the forward had not. Either the segment is "
+                "not deterministic (its replay took another path), or another thread wrote the buffer meanwhile. The bytes were put back. Make the "
+                "segment deterministic, or declare the buffer REPRISE_TRACK_CONCURRENT",
+                instance != nullptr ? instance->segment->name.c_str() : "?", stray.buffer->name.c_str(),
+                static_cast<unsigned long long>(stray.bytes), static_cast<unsigned long long>(stray.runs),
+                static_cast<size_t>(stray.range.begin - stray.buffer->range.begin));
+            say_once(list == &outcome.strays && !warn_only() ? LogLevel::kError : LogLevel::kWarn, "stray " + stray.buffer->name, reason);
+        }
+    }
+    if (!outcome.strays.empty()) {
+        ++statistics_.divergences;
+        if (!warn_only()) status = Status::error(REPRISE_DIVERGED, "%s", reason.c_str());
+    }
+    if (instance != nullptr) {
+        record_replay(*instance, execution, !outcome.strays.empty() ? "divergence" : execution.unprotected ? "unprotected" : "match", reason, &outcome);
+        instance->open_replays -= 1;
+        remove_execution(id);
+        if (instance->release_pending && instance->open_replays == 0) drop(*instance);
+    } else {
+        remove_execution(id);
+    }
+    return status;
+}
+
+// Puts back every open replay of an instance, innermost first, and forgets those executions.
+void Engine::abandon_open_replays(uint64_t instance) {
+    std::vector<uint64_t> ids;
+    for (const auto &[id, execution] : executions_) {
+        if (execution->instance == instance && execution->is_replay) ids.push_back(id);
+    }
+    std::sort(ids.rbegin(), ids.rend());
+    for (uint64_t id : ids) {
+        Execution &execution = *executions_.find(id)->second;
+        std::vector<SavedState> present = std::move(execution.present_states);
+        finish_replay(execution);
+        (void)load_states(present, {}).ok();
+        if (auto found = instances_.find(instance); found != instances_.end()) found->second->open_replays -= 1;
+        if (pthread_equal(execution.thread, pthread_self()) != 0) std::erase(thread_state().open_replays, id);
+        remove_execution(id);
+    }
+}
+
+Status Engine::segment_abort(uint64_t id) {
+    Lock lock(mutex_);
+    Status why;
+    if (instances_.find(id) == instances_.end()) {
+        find_instance(id, &why);
+        return why;
+    }
+    abandon_open_replays(id);
+    std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
+    drop(*instances_.find(id)->second);
+    return {};
+}
+
+Status Engine::release(uint64_t id) {
+    Lock lock(mutex_);
+    auto found = instances_.find(id);
+    if (found == instances_.end()) {
+        Status why;
+        find_instance(id, &why);
+        return why.code() == REPRISE_RELEASED ? Status() : why;
+    }
+    Instance &instance = *found->second;
+    if (instance.open_replays != 0) {
+        instance.release_pending = true;
+        return {};
+    }
+    if (instance.state == Instance::State::kForward) {
+        std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
+    }
+    drop(instance);
+    return {};
+}
+
+void Engine::drop(Instance &instance) {
+    for (const ScopeEntry &entry : instance.scope) registry_.release(*entry.buffer, entry.version);
+    instances_.erase(instance.id);
+    window_may_have_ended();
+}
+
+void Engine::window_may_have_ended() {
+    if (!in_window_ || !instances_.empty()) return;
+    in_window_ = false;
+    pool_.window_ended();
+    std::erase_if(declared_, [&](Buffer *buffer) { return !registry_.live(*buffer); });
+    registry_.window_ended(window_);
+}
+
+// Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
+// replayed, or so many younger ones began that its replay cannot be outstanding in any schedule that also replays (evaluation); and at the
+// second step boundary after it. Segment NULL: a step.
+void Engine::retire_unmanaged(const Segment *segment) {
+    std::vector<Instance *> done;
+    for (const auto &[id, instance] : instances_) {
+        if (instance->managed || instance->open_replays != 0 || instance->state == Instance::State::kForward) continue;
+        if (segment == nullptr ? instance->step + kUnmanagedSteps <= statistics_.steps
+                               : instance->segment == segment &&
+                                     (instance->replays != 0 || (instance->segment->last_replayed > id &&
+                                                                 instance->segment->forwards > instance->ordinal + kUnmanagedForwards))) {
+            done.push_back(instance.get());
+        }
+    }
+    for (Instance *instance : done) drop(*instance);
+}
+
+Status Engine::step() {
+    Lock lock(mutex_);
+    ++statistics_.steps;
+    retire_unmanaged(nullptr);
+    return {};
+}
+
+}  // namespace reprise
