@@ -27,7 +27,7 @@ function(reprise_private_library soname private_name)
   string(MAKE_C_IDENTIFIER ${private_name} id)
   add_custom_target(reprise_private_${id} DEPENDS ${output})
   set_property(GLOBAL APPEND PROPERTY REPRISE_PRIVATE_TARGETS reprise_private_${id})
-  install(PROGRAMS ${output} DESTINATION ${CMAKE_INSTALL_LIBDIR}/reprise-private)
+  install(PROGRAMS ${output} DESTINATION ${CMAKE_INSTALL_LIBDIR}/reprise/reprise-private)
 endfunction()
 
 # reprise_use_private_libraries(target): the shared library `target` refers to the private copies, found beside it in reprise-private/.

@@ -1,0 +1,42 @@
+// As importer.c for C++: what `new` gives to code of an importer is the importer's, although malloc is called by the C++ runtime.
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+struct alignas(64) Wide {
+    char bytes[1 << 20];
+};
+
+}  // namespace
+
+int main() {
+    const reprise_segment segment = reprise_segment_begin("one", 0);
+    CHECK(segment.status == REPRISE_OK && reprise_segment_end(segment) == REPRISE_OK);
+    std::vector<float> large(1 << 20), small(2000), tiny(100);
+    CHECK(is_origin(large.data(), "arena"));
+    CHECK(is_origin(small.data(), "heap"));
+    CHECK(is_origin(tiny.data(), "none"));
+    large.resize(1 << 21);
+    CHECK(is_origin(large.data(), "arena"));
+    std::unique_ptr<char[]> array(new char[1 << 20]);
+    CHECK(is_origin(array.get(), "arena"));
+    std::unique_ptr<char[]> quiet(new (std::nothrow) char[1 << 20]);
+    CHECK(is_origin(quiet.get(), "arena"));
+    auto wide = std::make_unique<Wide>();
+    CHECK(is_origin(wide.get(), "arena") && reinterpret_cast<uintptr_t>(wide.get()) % 64 == 0);
+    bool thrown = false;
+    try {
+        const volatile size_t huge = SIZE_MAX / 2;
+        std::unique_ptr<char[]> never(new char[huge]);
+    } catch (const std::bad_alloc &) {
+        thrown = true;
+    }
+    CHECK(thrown);
+    std::puts("ok");
+    return 0;
+}
