@@ -1,8 +1,8 @@
 // The allocator's door: *what is live*. Tracked arenas, the table of small tensors, declared ranges, the page guard, the ledger.
 //
-// Who calls it. interpose/ calls the placement half (place, resize, release_block, note_*, end_*): from any thread, inside malloc, possibly before
-// the constructor has run or after exit handlers have, so nothing behind it allocates from malloc, throws, takes an unbounded lock, uses
-// stdio or needs a C++ runtime. tracker/ and policy/ call the observing half through AllocatorPort, at segment boundaries only: they
+// Who calls it. interpose/ calls the placement half (place, resize, release_block, note_*, end_*): from any thread, inside malloc, possibly
+// before the constructor has run or after exit handlers have, so nothing behind it allocates from malloc, throws, takes an unbounded lock,
+// uses stdio or needs a C++ runtime. tracker/ and policy/ call the observing half through AllocatorPort, at segment boundaries only: they
 // live in another shared object (libreprise_engine.so), and the table is what crosses.
 //
 // Why it is shaped so. Hooks never call upward: a hook only writes these tables, and the tracker reads them at a cut. That is what
@@ -46,10 +46,16 @@ bool release_block(void *address);
 bool resize_in_place(void *address, size_t size);
 
 // Blocks that live with the next allocator. `note_heap` after its allocation, `forget_heap` before its free (cheap when `address` was never
-// noted: one load when nothing is noted at all, else one byte of a filter). A failed realloc must leave the record: call forget only
-// when it has succeeded, under forget/renote as one step with `renote_heap`.
+// noted: one load when nothing is noted at all, else one entry of a filter). Around realloc: `take_heap` before it (another thread may get
+// the old address the moment it is freed), then `note_heap` of the new block, or `restore_heap` when it failed: same generation as before.
+struct HeapRecord {
+    size_t size = 0;
+    Generation generation = 0;  // 0: was not noted
+};
 void note_heap(const void *address, size_t size);
 void forget_heap(const void *address);
+HeapRecord take_heap(const void *address);
+void restore_heap(const void *address, HeapRecord record);
 
 // Memory in [range) is unmapped, mapped over, moved or dropped (MADV_DONTNEED): ends the generation of every declared range that meets it.
 // Arena memory is not affected by this (the job cannot unmap what it did not map; interpose/ refuses nothing and says so once).
@@ -84,7 +90,8 @@ struct AllocatorPort {
     bool (*find)(uintptr_t address, BlockInfo *out);
     // Is the block that had `generation` at `address` still live, unmoved and of the same size?
     bool (*is_live)(uintptr_t address, Generation generation);
-    // Every live arena and heap block, in address order per kind; `visit` returns false to stop. Blocks born or freed meanwhile may be missed.
+    // Every live arena and heap block, in address order per kind; `visit` returns false to stop. Blocks born or freed meanwhile may be
+    // missed.
     void (*for_each)(bool (*visit)(void *context, const BlockInfo *block), void *context);
 
     // Declares bytes that we did not allocate. Ends by undeclare or by end_mapping. Inside a live block: takes that block's generation
@@ -94,7 +101,8 @@ struct AllocatorPort {
 
     // Page guard. Ranges are whole pages in arenas, or private mappings of the job's (foreign). Arming makes the first write to a page
     // visible to collect. collect(reset=true) reports and re-arms written pages in one atomic step; reset=false only reports.
-    // `runs` is filled with at most `capacity` page runs, *count how many; when there are more than fit, call again from the end of the last run.
+    // `runs` is filled with at most `capacity` page runs, *count how many; when there are more than fit, call again from the end of the
+    // last run.
     void (*guard_probe)(GuardCapabilities *out);
     GuardResult (*guard_arm)(AddressRange pages);
     GuardResult (*guard_disarm)(AddressRange pages);
@@ -105,7 +113,7 @@ struct AllocatorPort {
     // Ledger: live bytes by kind, and the peak of their sum.
     void (*ledger_add)(LedgerKind kind, int64_t bytes);
     uint64_t (*ledger_live)(LedgerKind kind);
-    uint64_t (*ledger_peak)();       // of the sum over all kinds
+    uint64_t (*ledger_peak)();  // of the sum over all kinds
     uint64_t (*ledger_peak_of)(LedgerKind kind);
     // Bytes that may still be allocated before a cgroup (v1 or v2) or the machine is short of memory; cached for ~10 ms.
     uint64_t (*headroom)();

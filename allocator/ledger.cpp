@@ -1,0 +1,43 @@
+#include "allocator/ledger.h"
+
+#include <atomic>
+
+namespace reprise {
+namespace {
+
+constexpr size_t kKinds = static_cast<size_t>(LedgerKind::kCount);
+
+struct alignas(64) Account {
+    std::atomic<int64_t> live{0};
+    std::atomic<int64_t> peak{0};
+
+    void add(int64_t bytes) {
+        const int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+        if (bytes <= 0) return;
+        int64_t seen = peak.load(std::memory_order_relaxed);
+        while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+        }
+    }
+};
+
+constinit Account accounts[kKinds];
+constinit Account total;
+
+uint64_t positive(int64_t value) { return value > 0 ? static_cast<uint64_t>(value) : 0; }
+
+}  // namespace
+
+void ledger_add(LedgerKind kind, int64_t bytes) {
+    if (kind >= LedgerKind::kCount) return;
+    accounts[static_cast<size_t>(kind)].add(bytes);
+    total.add(bytes);
+}
+uint64_t ledger_live(LedgerKind kind) {
+    return kind >= LedgerKind::kCount ? 0 : positive(accounts[static_cast<size_t>(kind)].live.load(std::memory_order_relaxed));
+}
+uint64_t ledger_peak() { return positive(total.peak.load(std::memory_order_relaxed)); }
+uint64_t ledger_peak_of(LedgerKind kind) {
+    return kind >= LedgerKind::kCount ? 0 : positive(accounts[static_cast<size_t>(kind)].peak.load(std::memory_order_relaxed));
+}
+
+}  // namespace reprise

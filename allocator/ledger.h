@@ -1,0 +1,16 @@
+// Live bytes by kind, and the peak of their sum.
+//
+// Added to by the hooks (tensors) and by the tracker (shadows, images, pools), from any thread, without a lock. The peak of the sum is
+// exact up to additions that are in flight at the same instant.
+#pragma once
+
+#include "allocator/allocator.h"
+
+namespace reprise {
+
+void ledger_add(LedgerKind kind, int64_t bytes);
+uint64_t ledger_live(LedgerKind kind);
+uint64_t ledger_peak();
+uint64_t ledger_peak_of(LedgerKind kind);
+
+}  // namespace reprise
