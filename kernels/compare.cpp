@@ -13,7 +13,7 @@ using namespace detail;
 constexpr size_t kPage = 4096;
 
 constinit Tuners g_ranges, g_pages;
-unsigned usable() { return equal_variants().usable(); }
+unsigned usable() { return equal_variants().worth_trying(); }
 
 // Fills the bits of whole bytes of the bitmap: pages [first, last), first a multiple of 8.
 size_t compare_span(const char *a, const char *b, size_t first, size_t last, uint8_t *differs, EqualFunction equal_page) {

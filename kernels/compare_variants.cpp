@@ -12,17 +12,9 @@ namespace {
 bool equal_plain(const void *a, const void *b, size_t size) { return size == 0 || memcmp(a, b, size) == 0; }
 
 #if defined(__x86_64__)
-// kAhead: both streams are asked for that far ahead, because the hardware prefetchers stop at page boundaries.
-template <size_t kAhead>
 __attribute__((target("avx2"))) bool equal_avx2(const void *a_, const void *b_, size_t size) {
     auto *a = static_cast<const char *>(a_), *b = static_cast<const char *>(b_);
     for (; size >= 256; size -= 256, a += 256, b += 256) {
-        if constexpr (kAhead != 0) {
-            for (size_t i = 0; i < 256; i += 64) {
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(a) + kAhead + i), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(b) + kAhead + i), _MM_HINT_T0);
-            }
-        }
         __m256i any = _mm256_setzero_si256();
         for (size_t i = 0; i < 256; i += 32)
             any = _mm256_or_si256(any, _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(a + i)),
@@ -32,16 +24,9 @@ __attribute__((target("avx2"))) bool equal_avx2(const void *a_, const void *b_, 
     return equal_plain(a, b, size);
 }
 
-template <size_t kAhead>
 __attribute__((target("avx512f"))) bool equal_avx512(const void *a_, const void *b_, size_t size) {
     auto *a = static_cast<const char *>(a_), *b = static_cast<const char *>(b_);
     for (; size >= 256; size -= 256, a += 256, b += 256) {
-        if constexpr (kAhead != 0) {
-            for (size_t i = 0; i < 256; i += 64) {
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(a) + kAhead + i), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(b) + kAhead + i), _MM_HINT_T0);
-            }
-        }
         __m512i any = _mm512_setzero_si512();
         for (size_t i = 0; i < 256; i += 64)
             any = _mm512_or_si512(any, _mm512_xor_si512(_mm512_loadu_si512(a + i), _mm512_loadu_si512(b + i)));
@@ -54,8 +39,8 @@ __attribute__((target("avx512f"))) bool equal_avx512(const void *a_, const void 
 constexpr Variant<EqualFunction> kEqual[] = {
     {"memcmp", Isa::base, equal_plain},
 #if defined(__x86_64__)
-    {"avx2", Isa::avx2, equal_avx2<0>},       {"avx2-prefetch", Isa::avx2, equal_avx2<2048>},
-    {"avx512", Isa::avx512, equal_avx512<0>}, {"avx512-prefetch", Isa::avx512, equal_avx512<2048>},
+    {"avx2", Isa::avx2, equal_avx2},
+    {"avx512", Isa::avx512, equal_avx512},
 #endif
 };
 static_assert(sizeof kEqual / sizeof kEqual[0] <= kMaxVariants);

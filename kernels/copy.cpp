@@ -10,10 +10,11 @@ namespace {
 using namespace detail;
 
 constinit Tuners g_tuners;
-unsigned usable() { return copy_variants().usable(); }
+unsigned usable() { return copy_variants().worth_trying(); }
 
 // A list of short runs is worth a choice from this size on.
 constexpr size_t kScattered = size_t{1} << 20;
+constexpr size_t kLine = 64;
 
 void copy_range(const Choice &choice, char *to, const char *from, size_t size) {
     CopyFunction run = copy_variants().entries[choice.variant].run;
@@ -35,7 +36,15 @@ void copy_batch(const CopyItem *items, size_t count, size_t bytes, SizeClass siz
     }
     for_list(items, count, bytes, choice.parallel, [=](size_t i, size_t offset, size_t size) {
         const CopyItem &item = items[i];
-        (size >= kRun ? runs : scattered)(static_cast<char *>(item.to) + offset, static_cast<const char *>(item.from) + offset, size);
+        auto *to = static_cast<char *>(item.to) + offset;
+        auto *from = static_cast<const char *>(item.from) + offset;
+        if (size >= kRun) return runs(to, from, size);
+        // The hardware sees a stream only after a few lines: ask for the first of the next run while this one is copied.
+        if (i + 1 < count && items[i + 1].size >= 4 * kLine) {
+            auto *next = static_cast<const char *>(items[i + 1].from);
+            for (size_t line = 0; line < 4; line++) __builtin_prefetch(next + line * kLine);
+        }
+        scattered(to, from, size);
     });
 }
 

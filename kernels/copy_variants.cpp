@@ -33,24 +33,49 @@ inline void align_destination(char *&to, const char *&from, size_t &size) {
     size -= head;
 }
 
-// Non-temporal stores go past the cache: no read of the destination's lines, and the job's own data stay cached. The loop copies 256
-// bytes a turn; kAhead asks for the source that far ahead (0: leave it to the hardware, which stops at each 4 KiB boundary).
+// Non-temporal stores go past the cache: no read of the destination's lines, and the job's own data stay cached.
+__attribute__((target("avx2"))) inline void stream_256_avx2(char *to, const char *from) {
+    __m256i v[8];
+    for (size_t i = 0; i < 8; i++) v[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + 32 * i));
+    for (size_t i = 0; i < 8; i++) _mm256_stream_si256(reinterpret_cast<__m256i *>(to + 32 * i), v[i]);
+}
+
+__attribute__((target("avx512f"))) inline void stream_256_avx512(char *to, const char *from) {
+    __m512i v[4];
+    for (size_t i = 0; i < 4; i++) v[i] = _mm512_loadu_si512(from + 64 * i);
+    for (size_t i = 0; i < 4; i++) _mm512_stream_si512(reinterpret_cast<__m512i *>(to + 64 * i), v[i]);
+}
+
+// Two shapes. copy_nt: straight through; kAhead asks for the source that far ahead (0: leave it to the hardware, which stops at each 4 KiB
+// boundary), never beyond the end, for in a list of single pages that would be wasted. copy_nt_pages: four pages side by side, which
+// keeps more banks of memory busy (15-25 % faster on one of the machines measured).
+constexpr size_t kStreams = 4, kStride = 4096;
+
 template <size_t kAhead>
 __attribute__((target("avx2"))) void copy_nt_avx2(void *to_, const void *from_, size_t size) {
     auto *to = static_cast<char *>(to_);
     auto *from = static_cast<const char *>(from_);
     align_destination(to, from, size);
     for (; size >= 256; size -= 256, to += 256, from += 256) {
-        if constexpr (kAhead != 0) {
-            for (size_t i = 0; i < 256; i += 64)
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(from) + kAhead + i), _MM_HINT_NTA);
+        if (kAhead != 0 && size >= kAhead + 256) {
+            for (size_t i = 0; i < 256; i += 64) _mm_prefetch(from + kAhead + i, _MM_HINT_NTA);
         }
-        __m256i v[8];
-        for (size_t i = 0; i < 8; i++) v[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from + 32 * i));
-        for (size_t i = 0; i < 8; i++) _mm256_stream_si256(reinterpret_cast<__m256i *>(to + 32 * i), v[i]);
+        stream_256_avx2(to, from);
     }
     copy_plain(to, from, size);
     _mm_sfence();  // whoever is told that the copy is done may read it on another CPU
+}
+
+__attribute__((target("avx2"))) void copy_nt_pages_avx2(void *to_, const void *from_, size_t size) {
+    auto *to = static_cast<char *>(to_);
+    auto *from = static_cast<const char *>(from_);
+    align_destination(to, from, size);
+    for (; size >= kStreams * kStride; size -= kStreams * kStride, to += kStreams * kStride, from += kStreams * kStride) {
+        for (size_t i = 0; i < kStride; i += 256) {
+            for (size_t stream = 0; stream < kStreams; stream++) stream_256_avx2(to + stream * kStride + i, from + stream * kStride + i);
+        }
+    }
+    copy_nt_avx2<0>(to, from, size);
 }
 
 template <size_t kAhead>
@@ -59,16 +84,25 @@ __attribute__((target("avx512f"))) void copy_nt_avx512(void *to_, const void *fr
     auto *from = static_cast<const char *>(from_);
     align_destination(to, from, size);
     for (; size >= 256; size -= 256, to += 256, from += 256) {
-        if constexpr (kAhead != 0) {
-            for (size_t i = 0; i < 256; i += 64)
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(from) + kAhead + i), _MM_HINT_NTA);
+        if (kAhead != 0 && size >= kAhead + 256) {
+            for (size_t i = 0; i < 256; i += 64) _mm_prefetch(from + kAhead + i, _MM_HINT_NTA);
         }
-        __m512i v[4];
-        for (size_t i = 0; i < 4; i++) v[i] = _mm512_loadu_si512(from + 64 * i);
-        for (size_t i = 0; i < 4; i++) _mm512_stream_si512(reinterpret_cast<__m512i *>(to + 64 * i), v[i]);
+        stream_256_avx512(to, from);
     }
     copy_plain(to, from, size);
-    _mm_sfence();
+    _mm_sfence();  // whoever is told that the copy is done may read it on another CPU
+}
+
+__attribute__((target("avx512f"))) void copy_nt_pages_avx512(void *to_, const void *from_, size_t size) {
+    auto *to = static_cast<char *>(to_);
+    auto *from = static_cast<const char *>(from_);
+    align_destination(to, from, size);
+    for (; size >= kStreams * kStride; size -= kStreams * kStride, to += kStreams * kStride, from += kStreams * kStride) {
+        for (size_t i = 0; i < kStride; i += 256) {
+            for (size_t stream = 0; stream < kStreams; stream++) stream_256_avx512(to + stream * kStride + i, from + stream * kStride + i);
+        }
+    }
+    copy_nt_avx512<0>(to, from, size);
 }
 #endif
 
@@ -78,8 +112,10 @@ constexpr Variant<CopyFunction> kCopy[] = {
     {"rep-movsb", Isa::movsb, copy_movsb},
     {"nt-avx2", Isa::avx2, copy_nt_avx2<0>},
     {"nt-avx2-prefetch", Isa::avx2, copy_nt_avx2<2048>},
+    {"nt-avx2-4-pages", Isa::avx2, copy_nt_pages_avx2},
     {"nt-avx512", Isa::avx512, copy_nt_avx512<0>},
     {"nt-avx512-prefetch", Isa::avx512, copy_nt_avx512<2048>},
+    {"nt-avx512-4-pages", Isa::avx512, copy_nt_pages_avx512},
 #endif
 };
 static_assert(sizeof kCopy / sizeof kCopy[0] <= kMaxVariants);

@@ -8,7 +8,7 @@ namespace {
 using namespace detail;
 
 constinit Tuners g_tuners;
-unsigned usable() { return swap_variants().usable(); }
+unsigned usable() { return swap_variants().worth_trying(); }
 
 void swap_one(const SwapItem &item, SwapFunction run, size_t offset, size_t size) {
     run(static_cast<char *>(item.live) + offset, static_cast<char *>(item.save_to) + offset,

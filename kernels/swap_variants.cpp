@@ -54,10 +54,10 @@ __attribute__((target("avx2"))) void swap_nt_avx2(void *live_, void *save_, cons
     live += head, save += head, load += head, size -= head;
     const bool stream_live = kStreamLive && (reinterpret_cast<uintptr_t>(live) & 31) == 0;
     for (; size >= 128; size -= 128, live += 128, save += 128, load += 128) {
-        if constexpr (kAhead != 0) {
+        if (kAhead != 0 && size >= kAhead + 128) {
             for (size_t i = 0; i < 128; i += 64) {
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(live) + kAhead + i), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(load) + kAhead + i), _MM_HINT_NTA);
+                _mm_prefetch(live + kAhead + i, _MM_HINT_T0);
+                _mm_prefetch(load + kAhead + i, _MM_HINT_NTA);
             }
         }
         __m256i old[4], now[4];
@@ -84,10 +84,10 @@ __attribute__((target("avx512f"))) void swap_nt_avx512(void *live_, void *save_,
     live += head, save += head, load += head, size -= head;
     const bool stream_live = kStreamLive && (reinterpret_cast<uintptr_t>(live) & 63) == 0;
     for (; size >= 128; size -= 128, live += 128, save += 128, load += 128) {
-        if constexpr (kAhead != 0) {
+        if (kAhead != 0 && size >= kAhead + 128) {
             for (size_t i = 0; i < 128; i += 64) {
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(live) + kAhead + i), _MM_HINT_T0);
-                _mm_prefetch(reinterpret_cast<const char *>(reinterpret_cast<uintptr_t>(load) + kAhead + i), _MM_HINT_NTA);
+                _mm_prefetch(live + kAhead + i, _MM_HINT_T0);
+                _mm_prefetch(load + kAhead + i, _MM_HINT_NTA);
             }
         }
         __m512i old[2], now[2];

@@ -47,6 +47,14 @@ struct Variants {
         for (unsigned i = 0; i < count; i++) mask |= static_cast<unsigned>(has(entries[i].needs)) << i;
         return mask;
     }
+    // As usable(), without the narrower of two vector widths: fewer to try. They stay for CPUs that have nothing else.
+    unsigned worth_trying() const {
+        unsigned mask = usable();
+        if (!has(Isa::avx512)) return mask;
+        for (unsigned i = 0; i < count; i++)
+            if (entries[i].needs == Isa::avx2) mask &= ~(1u << i);
+        return mask;
+    }
 };
 
 using CopyFunction = void (*)(void *to, const void *from, size_t size);

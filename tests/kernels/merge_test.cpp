@@ -44,9 +44,9 @@ TEST(Merge, EveryVariantElementAndSize) {
         for (size_t element : {1, 2, 4, 8, 16}) {
             for (int round = 0; round < 40; round++)
                 ASSERT_NO_FATAL_FAILURE(check(random, random.below(400), element, 1 + random.below(60)));
-            for (size_t one_in : {1, 3, 5000}) {
+            for (size_t one_in : {3, 5000}) {
                 ASSERT_NO_FATAL_FAILURE(check(random, (size_t{300} << 10) / element + 1, element, one_in));
-                ASSERT_NO_FATAL_FAILURE(check(random, (size_t{5} << 20) / element + 3, element, one_in));
+                ASSERT_NO_FATAL_FAILURE(check(random, (size_t{4} << 20) / element + 3, element, one_in));
             }
         }
     });
