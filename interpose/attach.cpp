@@ -26,6 +26,26 @@ using AddPendingCall = int (*)(int (*)(void *), void *);
 using RunString = int (*)(const char *, void *);
 using IsInitialized = int (*)();
 
+// What sitecustomize would have done, and what it takes back: our own entries in sys.path and PYTHONPATH.
+constexpr const char *kAttachCode = R"(
+import os, sys
+sys.path.insert(0, folder)
+try:
+    import reprise.attach
+    reprise.attach.attach()
+except KeyboardInterrupt:
+    raise
+except BaseException as error:
+    sys.stderr.write('reprise: cannot attach to this Python: %s: %s; the job runs as without Reprise\\n' % (error.__class__.__name__, error))
+finally:
+    ours = (folder, folder + '/attach')
+    sys.path[:] = [entry for entry in sys.path if entry not in ours]
+    kept = [entry for entry in os.environ.get('PYTHONPATH', '').split(':') if entry not in ours]
+    if 'PYTHONPATH' in os.environ:
+        if any(kept): os.environ['PYTHONPATH'] = ':'.join(kept)
+        else: del os.environ['PYTHONPATH']
+)";
+
 // Runs on the interpreter's main thread, with the GIL. Never fails for Python: an error here must not become the job's exception.
 int attach_now(void *) {
     if (attached_level() > 0) return 0;
@@ -39,22 +59,9 @@ int attach_now(void *) {
         return 0;
     }
     // In a namespace of its own: __main__ is the job's.
-    char code[PATH_MAX + 1024];
-    TextBuffer(code, sizeof code)
-        << "exec(compile('''\n"
-           "import sys\n"
-           "sys.path.insert(0, folder)\n"
-           "try:\n"
-           "    import reprise.attach\n"
-           "    reprise.attach.attach()\n"
-           "except BaseException as error:\n"
-           "    if error.__class__ is KeyboardInterrupt: raise\n"
-           "    sys.stderr.write('reprise: cannot attach to this Python: %s: %s; the job runs as without Reprise\\\\n'\n"
-           "                     % (error.__class__.__name__, error))\n"
-           "finally:\n"
-           "    if folder in sys.path: sys.path.remove(folder)\n"
-           "''', '<reprise attach>', 'exec'), {'folder': '"
-        << folder << "'})\n";
+    char code[PATH_MAX + 2048];
+    TextBuffer(code, sizeof code) << "exec(compile('''\n"
+                                  << kAttachCode << "''', '<reprise attach>', 'exec'), {'folder': '" << folder << "'})\n";
     run(code, nullptr);
     return 0;
 }

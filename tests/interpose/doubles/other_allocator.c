@@ -13,7 +13,7 @@ struct header {
 };
 static char *pool;
 static size_t used;
-static const size_t pool_size = (size_t)1 << 32;
+static const size_t pool_size = (size_t)1 << 36;
 unsigned long other_mallocs, other_frees;
 
 static void *get(size_t alignment, size_t size) {
@@ -56,7 +56,10 @@ static struct header *check(void *block) {
 void *malloc(size_t size) { return get(16, size); }
 void free(void *block) {
     if (block == NULL) return;
-    check(block)->mark = 0;
+    struct header *header = check(block);
+    header->mark = 0;
+    uintptr_t begin = ((uintptr_t)block + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)block + header->size) & ~(uintptr_t)4095;
+    if (end > begin && end - begin >= 65536) madvise((void *)begin, end - begin, MADV_DONTNEED); /* addresses are never reused, memory is */
     __atomic_fetch_add(&other_frees, 1, __ATOMIC_RELAXED);
 }
 void *calloc(size_t count, size_t size) {
@@ -86,4 +89,5 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
 void *aligned_alloc(size_t alignment, size_t size) { return get(alignment, size); }
 void *memalign(size_t alignment, size_t size) { return get(alignment, size); }
 void *valloc(size_t size) { return get(4096, size); }
+void *pvalloc(size_t size) { return get(4096, (size + 4095) & ~(size_t)4095); }
 size_t malloc_usable_size(void *block) { return block == NULL ? 0 : check(block)->size; }

@@ -32,7 +32,8 @@ int main() {
     bool thrown = false;
     try {
         const volatile size_t huge = SIZE_MAX / 2;
-        std::unique_ptr<char[]> never(new char[huge]);
+        char *volatile never = new char[huge];
+        delete[] never;
     } catch (const std::bad_alloc &) {
         thrown = true;
     }
