@@ -1,0 +1,67 @@
+"""Runs at the start of every Python process under the preload: takes its own folder out of the path again, lets the user's sitecustomize run, and
+waits for a framework to be imported. Imports nothing that the interpreter has not imported already: start-up must not be felt."""
+
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.join(os.path.dirname(_FOLDER), "reprise")
+_TARGETS = frozenset(
+    (
+        "torch.utils.checkpoint",
+        "megatron.core.tensor_parallel.random",
+        "deepspeed.runtime.activation_checkpointing.checkpointing",
+    )
+)
+
+
+class _Early:
+    """Finds `reprise` where the user has not installed it, and hands over to reprise.attach when a framework's turn has come."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name in _TARGETS:
+            try:
+                from reprise import attach
+
+                return attach.finder().find_spec(name, path, target)
+            except Exception as error:
+                sys.stderr.write("reprise: cannot instrument %s: %s: %s; it runs as without Reprise\n" % (name, type(error).__name__, error))
+        elif name == "reprise":
+            for finder in sys.meta_path:
+                spec = finder.find_spec(name, path) if finder is not self and hasattr(finder, "find_spec") else None
+                if spec is not None and spec.loader is not None:
+                    return spec
+            from importlib.util import spec_from_file_location
+
+            return spec_from_file_location(name, os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE])
+        return None
+
+
+def _leave_path():
+    """No trace of this folder for the job and its children (the preload puts it in for them anew)."""
+    sys.path[:] = [entry for entry in sys.path if entry != _FOLDER]
+    value = os.environ.get("PYTHONPATH")
+    if value is not None:
+        rest = [entry for entry in value.split(os.pathsep) if entry != _FOLDER]
+        if rest:
+            os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+        else:
+            del os.environ["PYTHONPATH"]
+
+
+def _users_own():
+    """The next sitecustomize on the path takes this one's place."""
+    finder = next((f for f in sys.meta_path if getattr(f, "__name__", "") == "PathFinder"), None)
+    spec = finder.find_spec("sitecustomize") if finder is not None else None
+    if spec is None or spec.loader is None or spec.origin == __file__:
+        return
+    from importlib.util import module_from_spec
+
+    module = sys.modules["sitecustomize"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+_leave_path()
+if os.environ.get("REPRISE_POLICY") != "off":
+    sys.meta_path.insert(0, _Early())
+_users_own()

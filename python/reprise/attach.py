@@ -1,0 +1,100 @@
+"""Instruments frameworks right after they were imported, or where they stand already.
+
+Two ways lead here: sitecustomize (python/attach) when a framework is being imported, and `attach()` when the process could not run it (-I, -E,
+-S), by the preload's pending call or by hand. Either may come first, and both may come."""
+
+import sys
+import types
+
+TORCH = "torch.utils.checkpoint"
+OTHERS = ("megatron.core.tensor_parallel.random", "deepspeed.runtime.activation_checkpointing.checkpointing")
+
+_finder = None
+
+
+def attach():
+    """Instruments what is imported and waits for the rest; may be called any number of times. True unless torch was refused."""
+    waiting = finder()
+    good = True
+    for name in (TORCH, *OTHERS):
+        if name in waiting.targets and _complete(name):
+            waiting.targets.discard(name)
+            good &= _instrument(name)
+    return good
+
+
+def _instrument(name):
+    try:
+        from reprise.pytorch import install
+
+        return install(sys.modules[name])
+    except Exception as error:
+        from reprise.messages import say
+
+        say("cannot instrument %s: %s: %s; it runs as without Reprise" % (name, type(error).__name__, error))
+        return False
+
+
+def _complete(name):
+    module = sys.modules.get(name)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def finder():
+    """The import hook, put first on sys.meta_path once."""
+    global _finder
+    if _finder is None:
+        _finder = _Finder()
+        sys.meta_path.insert(0, _finder)
+    return _finder
+
+
+class _Finder:
+    """Finds nothing of its own: it lets the others find, and has the framework instrumented once its module has run."""
+
+    def __init__(self):
+        self.targets = {TORCH, *OTHERS}  # each is instrumented once
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.targets:
+            return None
+        for other in sys.meta_path:
+            if other is self or type(other).__name__ == "_Early" or not hasattr(other, "find_spec"):
+                continue
+            spec = other.find_spec(name, path, target)
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, self)
+                return spec
+        return None
+
+
+class _Loader:
+    """The module's own loader, and then the instrumentation. Everything else is the loader's, which is also what the module sees."""
+
+    def __init__(self, loader, owner):
+        self._loader, self._owner = loader, owner
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        spec = module.__spec__
+        spec.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        if spec.name in self._owner.targets:
+            self._owner.targets.discard(spec.name)
+            _instrument(spec.name)
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Callable(types.ModuleType):
+    """`reprise.attach()` is `reprise.attach.attach()`."""
+
+    def __call__(self):
+        return attach()
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,114 @@
+"""What the instances of one process share: the engine, this torch's functions, scopes, names, what was calibrated, who is alive."""
+
+import threading
+import weakref
+
+from reprise.messages import say, say_once
+from reprise.pytorch.calibrate import may_check
+from reprise.pytorch.instance import Instance
+from reprise.pytorch.names import SegmentNames, unwrap
+from reprise.pytorch.scope import Scopes
+from reprise.status import MODE_OFF, MODE_PROTECT, OK, error_for
+
+
+class Adapter:
+    """`engine`: see reprise/engine.py. `calibrate` off leaves the checks of a segment's first execution out."""
+
+    def __init__(self, engine, compat, settings, calibrate=True):
+        self.engine, self.compat, self.settings = engine, compat, settings
+        self.mode = engine.mode()
+        self.scopes = Scopes()
+        self.names = SegmentNames(settings.include, settings.exclude)
+        self.lock = threading.RLock()
+        self.steps = 0
+        self._live = {}  # engine's number -> weak reference, oldest first
+        self._calibrate = calibrate and settings.calibrate and self.mode == MODE_PROTECT
+        self._scope_checked = set()
+        self._stop_checked = set()
+        self._no_early_stop = set()
+
+    def wrap(self, function, reentrant):
+        """An instance for this checkpoint call, or None when it is to run as without us."""
+        if self.mode == MODE_OFF:
+            return None
+        name = self.names.name(function)
+        return None if name is None else Instance(self, function, name, reentrant)
+
+    # ---- calibration --------------------------------------------------------------------------------------------------------------------
+
+    def check_scope(self, name, function):
+        if not self._calibrate or name in self._scope_checked:
+            return False
+        self._scope_checked.add(name)
+        target, captured = unwrap(function)
+        return may_check([target, *captured])
+
+    def scope_checked(self, name, missed):
+        if missed:
+            self.scopes.add_hidden(name, missed)
+            shapes = ", ".join("x".join(map(str, t.shape)) or "scalar" for t in missed[:4])
+            say_once(
+                ("hidden", name),
+                "segment %s uses %d tensors that are not reachable from it (%s): they are protected from its next forward on" % (name, len(missed), shapes),
+            )
+
+    def check_early_stop(self, name):
+        return self._calibrate and name not in self._stop_checked
+
+    def early_stop(self, name):
+        """False where the replay must not stop early, None where torch's own rule stands."""
+        return False if name in self._no_early_stop or self.check_early_stop(name) else None
+
+    def early_stop_checked(self, name, harmed):
+        self._stop_checked.add(name)
+        if harmed:
+            self._no_early_stop.add(name)
+            say_once(("stop", name), "segment %s saves a tensor before it is filled; its replays are no longer stopped early" % name)
+
+    # ---- trouble ----------------------------------------------------------------------------------------------------------------------------
+
+    def reject(self, number, kind, message):
+        """Raises, unless the policy is to warn (the engine has said it then)."""
+        status = self.engine.report(number, kind, message)
+        if status != OK:
+            raise error_for(status, message)
+
+    def unprotected(self, name, why):
+        say_once(("unprotected", name), "segment %s runs UNPROTECTED: %s" % (name, why))
+
+    # ---- who is alive -----------------------------------------------------------------------------------------------------------------------
+
+    def live(self, instance):
+        self._live[instance.number] = weakref.ref(instance)
+
+    def dead(self, number):
+        self._live.pop(number, None)
+
+    def outstanding(self):
+        return len(self._live)
+
+    def step(self):
+        """After an optimizer step: the engine counts it, and instances that nobody will replay any more are let go."""
+        self.steps += 1
+        self.engine.step()
+        old = self.steps - self.settings.keep_steps
+        dropped = 0
+        for reference in list(self._live.values()):
+            instance = reference()
+            if instance is None:
+                continue
+            if instance.step > old:
+                break
+            instance.release("its forward is more than %d optimizer steps ago; REPRISE_KEEP_STEPS=N keeps them longer" % self.settings.keep_steps)
+            dropped += 1
+        if dropped:
+            say_once(
+                "old",
+                "%d checkpoints were neither replayed nor dropped for %d optimizer steps (is a list of losses kept?); what was preserved for them "
+                "is released, and for later ones after as many steps (REPRISE_KEEP_STEPS)" % (dropped, self.settings.keep_steps),
+            )
+
+
+def refuse(version, why):
+    """This torch is not one that the adapter knows."""
+    say("torch %s is not known to this adapter (%s); checkpoints run UNPROTECTED" % (version, why))

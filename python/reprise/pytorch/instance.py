@@ -1,0 +1,327 @@
+"""One checkpoint call under the replay rule: its first run is the forward F, every later run a replay B of that very instance."""
+
+
+from reprise.messages import say, say_once
+from reprise.pytorch import generators
+from reprise.pytorch.calibrate import EarlyStopCheck, ScopeCheck
+from reprise.pytorch.compat import autograd
+from reprise.pytorch.pystate import CannotRewind, Rollback, describe
+from reprise.pytorch.saved import Ranges, SavedCopies
+from reprise.pytorch.scope import _tensors_in
+from reprise.status import BUSY, ITEM_GENERATOR, MODE_AUDIT, OK, REJECTED, RELEASED, REPLAY, REPLAY_GATED, RETAIN, DivergedError, error_for
+
+NEW, OPEN, DONE = range(3)
+
+
+class Instance:
+    """Stands in for the checkpointed function, and looks like it. Holds what the replay needs until it is released: by its end of life (the
+    autograd graph holds it), by the end of a reentrant backward, or by age."""
+
+    __slots__ = (
+        "adapter",
+        "function",
+        "name",
+        "reentrant",
+        "phase",
+        "number",
+        "execution",
+        "action",
+        "scope",
+        "generators",
+        "replays",
+        "wrote",
+        "step",
+        "check",
+        "released",
+        "__weakref__",
+    )
+
+    def __init__(self, adapter, function, name, reentrant):
+        self.adapter, self.function, self.name, self.reentrant = adapter, function, name, reentrant
+        self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
+        self.scope, self.generators, self.replays, self.wrote, self.check = None, (), 0, (), None
+        self.step, self.released = adapter.steps, None
+
+    def __getattr__(self, attribute):
+        return getattr(self.function, attribute)
+
+    def __repr__(self):
+        return "<%r under reprise, segment %s>" % (self.function, self.name)
+
+    def __call__(self, *args, **kwargs):
+        if self.phase != NEW:
+            return self.replay(args, kwargs)
+        self.begin(args, kwargs)
+        self.enter_check()
+        try:
+            result = self.function(*args, **kwargs)
+        except BaseException:
+            self.leave_check()
+            self.release()
+            raise
+        self.leave_check()
+        self.end()
+        return result
+
+    # ---- F ------------------------------------------------------------------------------------------------------------------------------
+
+    def begin(self, args, kwargs):
+        """Records the contract. Whatever goes wrong in here is said, and the call runs as without us."""
+        self.phase = OPEN
+        adapter = self.adapter
+        try:
+            scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
+            captured = generators.capture(scope.states)
+        except Exception as error:
+            adapter.unprotected(self.name, "its scope could not be found: %s: %s" % (type(error).__name__, error))
+            return
+        number, self.execution, self.action, status = adapter.engine.forward_begin(self.name, scope.packed, scope.extra)
+        if status != OK:
+            adapter.unprotected(self.name, adapter.engine.last_error() or "status %d" % status)
+            return
+        self.number, self.scope, self.generators = number, scope, captured
+        for state, value in captured:
+            adapter.engine.note_generator(number, state.name, *state.raw(value))
+        adapter.live(self)
+
+    def enter_check(self):
+        """Once per segment: a dispatch mode around the forward that finds what reflection missed."""
+        if self.number and self.adapter.check_scope(self.name, self.function):
+            self.check = ScopeCheck({item[0] for item in self.scope.items()})
+            self.check.__enter__()
+
+    def leave_check(self):
+        if self.check is not None:
+            check, self.check = self.check, None
+            check.__exit__(None, None, None)
+            self.adapter.scope_checked(self.name, check.tensors())
+
+    def end(self):
+        self.phase = DONE
+        if not self.number:
+            return
+        if self.reentrant:
+            self.wrote = [set(snapshot.changed()) for _, snapshot in self.scope.python]
+        self.adapter.engine.segment_end(self.number, self.execution, self.action)
+        if self.action == RETAIN and not self.reentrant:
+            self.release()
+
+    # ---- B ------------------------------------------------------------------------------------------------------------------------------
+
+    def replay(self, args, kwargs):
+        if not self.number:
+            return self.function(*args, **kwargs)
+        if self.released is not None:
+            self.adapter.reject(self.number, RELEASED, "segment %s, instance %d: replayed after it was released (%s)" % (self.name, self.number, self.released))
+            return self.function(*args, **kwargs)
+        if self.adapter.mode == MODE_AUDIT:
+            return self._audit(args, kwargs)
+        lock = self.adapter.lock
+        if not lock.acquire(timeout=self.adapter.settings.wait):
+            self.adapter.reject(
+                self.number,
+                BUSY,
+                "segment %s, instance %d: another thread's replay did not end within %d s (REPRISE_WAIT)" % (self.name, self.number, self.adapter.settings.wait),
+            )
+            return self.function(*args, **kwargs)
+        try:
+            return self._replay(args, kwargs)
+        finally:
+            lock.release()
+
+    def _begin_replay(self):
+        adapter = self.adapter
+        moved = self.scope.moved()
+        if moved is not None:
+            adapter.reject(
+                self.number,
+                REJECTED,
+                "segment %s, instance %d: the storage of %s was freed, resized or reallocated since the forward (another generation), so its "
+                "bytes cannot be loaded; keep the buffer in place between forward and backward, or exclude the segment with REPRISE_EXCLUDE"
+                % (self.name, self.number, moved),
+            )
+        self.replays += 1
+        gated = self.reentrant and self.replays == 1 and self.phase == DONE
+        _, execution, _, status = adapter.engine.replay_begin(self.name, self.number, REPLAY_GATED if gated else 0)
+        if status != OK:
+            raise error_for(status, adapter.engine.last_error() or "segment %s: the replay was rejected (status %d)" % (self.name, status))
+        return execution, gated
+
+    def _replay(self, args, kwargs):
+        adapter = self.adapter
+        keep_graph = adapter.compat.keep_graph() if self.reentrant else True
+        execution, gated = self._begin_replay()
+        rollback, rewind = Rollback(self.scope.python), generators.Rewind(self.generators)
+        replay = _Replay(self, execution, rollback, rewind, gated)
+        try:
+            hooks = replay.prepare(args, kwargs)
+            if hooks is None:
+                result = self.function(*args, **kwargs)
+            else:
+                with hooks:
+                    result = self.function(*args, **kwargs)
+        except BaseException as error:
+            replay.finish(error)
+            raise
+        replay.finish(None)
+        if self.reentrant and not keep_graph and self.phase == DONE:
+            self.release()
+        return result
+
+    def _audit(self, args, kwargs):
+        """Observes: what would have been replayed on changed state is said, nothing is changed."""
+        engine = self.adapter.engine
+        for _, snapshot in self.scope.python:
+            changed = snapshot.changed()
+            if changed:
+                say_once(
+                    ("audit", self.name),
+                    "audit: segment %s is replayed on changed Python state (%s)" % (self.name, "; ".join(describe(snapshot, i) for i in changed[:3])),
+                )
+        for state, _, _ in generators.differing(self.generators):
+            say_once(("audit", self.name, state.name), "audit: segment %s is replayed with generator %s moved on" % (self.name, state.name))
+        _, execution, _, status = engine.replay_begin(self.name, self.number, 0)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            if status == OK:
+                engine.replay_end(self.number, execution)
+
+    # ---- release --------------------------------------------------------------------------------------------------------------------------
+
+    def release(self, why="its backward has run"):
+        """No further replays. Safe to call more than once, from any thread."""
+        if self.released is not None:
+            return
+        self.released = why
+        self.scope, self.generators = None, ()
+        if self.number:
+            self.adapter.dead(self.number)
+            self.adapter.engine.release(self.number)
+
+    def __del__(self):
+        try:
+            self.release("dropped")
+        except Exception:  # the interpreter is going down
+            pass
+
+
+class _Replay:
+    """The two halves of one replay around the function."""
+
+    __slots__ = ("instance", "execution", "rollback", "rewind", "gated", "versions", "early_stop")
+
+    def __init__(self, instance, execution, rollback, rewind, gated):
+        self.instance, self.execution, self.rollback, self.rewind, self.gated = instance, execution, rollback, rewind, gated
+        self.versions, self.early_stop = (), None
+
+    def prepare(self, args, kwargs):
+        """Sets Python state and generators; returns the hooks to run under, or None."""
+        instance, adapter = self.instance, self.instance.adapter
+        try:
+            self.rollback.enter()
+        except CannotRewind as error:
+            adapter.reject(instance.number, REJECTED, "segment %s, instance %d: %s" % (instance.name, instance.number, error))
+        self.rewind.enter()
+        dirty = adapter.engine.replay_dirty(self.execution)
+        if dirty:
+            dirty = self._without_generators(dirty)
+        check = None
+        if not instance.reentrant and adapter.check_early_stop(instance.name):
+            check = EarlyStopCheck(adapter.compat, {item[0] for item in instance.scope.items()})
+            self.early_stop = check if check.usable else None
+        if not dirty:
+            return _Pushed(self.early_stop.pair) if self.early_stop is not None else None
+        if not adapter.compat.hooks_enabled():
+            adapter.reject(
+                instance.number,
+                REJECTED,
+                "segment %s, instance %d: saved-tensor hooks are disabled here (a functorch transform?), so tensors that alias changed state "
+                "cannot be saved with their old bytes" % (instance.name, instance.number),
+            )
+            return None
+        tensors = instance.scope.tensors() + _tensors_in(args, kwargs)
+        self.versions = [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
+        ranges = Ranges(dirty)
+        if self.early_stop is None:
+            return SavedCopies(adapter.compat, ranges)
+        return _Both(_Pushed(self.early_stop.pair), lambda: SavedCopies(adapter.compat, ranges))
+
+    def _without_generators(self, dirty):
+        regions = [(item[0], item[0] + item[1]) for item in self.instance.scope.items() if item[3] & ITEM_GENERATOR]
+        return [(a, n) for a, n in dirty if not any(low <= a and a + n <= high for low, high in regions)]
+
+    def finish(self, error):
+        """Puts everything back, whatever happens, then says what went wrong (an exception of the function's own goes first)."""
+        instance, adapter = self.instance, self.instance.adapter
+        stopped = error is None or isinstance(error, adapter.compat.stop_error)
+        status, result = OK, (0, 0, 0, 0)
+        try:
+            status, result = adapter.engine.replay_end(instance.number, self.execution)
+        finally:
+            try:
+                changed = [(t, v) for t, v in self.versions if t._version != v]
+                if changed:
+                    adapter.compat.set_versions([t for t, _ in changed], [v for _, v in changed])
+            finally:
+                try:
+                    self.rewind.leave()
+                finally:
+                    self.rollback.leave(instance.wrote if self.gated and error is None else None)
+        if self.early_stop is not None:
+            adapter.early_stop_checked(instance.name, stopped and self.early_stop.harmed())
+        if not stopped:
+            if status != OK:
+                say(adapter.engine.last_error())
+            return
+        self._judge(status, result)
+
+    def _judge(self, status, result):
+        instance, adapter = self.instance, self.instance.adapter
+        if status != OK:
+            message = adapter.engine.last_error() or "segment %s, instance %d: the replay diverged" % (instance.name, instance.number)
+            raise DivergedError(message if message.startswith("reprise") else "reprise: " + message)
+        _, kept, conflict, _ = result
+        if conflict:
+            adapter.reject(
+                instance.number,
+                REJECTED,
+                "segment %s, instance %d: its replay updates %d buffers that its forward left alone (an update made only while gradients are on, in "
+                "a reentrant checkpoint), and they were changed by others meanwhile; set REPRISE_REENTRANT=convert, or use_reentrant=False"
+                % (instance.name, instance.number, conflict),
+            )
+        elif kept:
+            say_once(
+                ("gated", instance.name),
+                "segment %s: %d buffers are updated only while gradients are on, that is in the replay of a reentrant checkpoint; the update is "
+                "kept (REPRISE_REENTRANT=convert makes it happen in the forward)" % (instance.name, kept),
+            )
+
+
+class _Pushed:
+    """A pair of saved-tensor hooks for the time of a block."""
+
+    def __init__(self, pair):
+        self.pair = pair
+
+    def __enter__(self):
+        autograd._push_saved_tensors_default_hooks(*self.pair)
+
+    def __exit__(self, *unused):
+        autograd._pop_saved_tensors_default_hooks()
+
+
+class _Both:
+    """Two blocks, the second made inside the first (it forwards to what is on top then)."""
+
+    def __init__(self, outer, make_inner):
+        self.outer, self.make_inner, self.inner = outer, make_inner, None
+
+    def __enter__(self):
+        self.outer.__enter__()
+        self.inner = self.make_inner()
+        self.inner.__enter__()
+
+    def __exit__(self, *unused):
+        self.inner.__exit__()
+        self.outer.__exit__()

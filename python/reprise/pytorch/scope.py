@@ -1,0 +1,302 @@
+"""The scope of one forward: what the engine must preserve, the Python state beside it, the generators; cached per module tree.
+
+Arguments and closures are walked in every forward (they are new each time); what lies behind an *anchor* (a module, an object, a function
+without a closure) is walked once and kept as a plan, which tells in microseconds whether it still holds.
+"""
+
+import weakref
+
+import torch
+from torch import nn
+
+from reprise.engine import extension
+from reprise.messages import say_once
+from reprise.pytorch import generators
+from reprise.pytorch.pystate import make_plan
+from reprise.pytorch.walk import Walk
+from reprise.status import ITEM_ARGUMENT, ITEM_PARAMETER, clip_name
+
+CACHED = 4096  # plans and combinations of plans
+
+
+def storage_of(tensor):
+    """The storage of a tensor that lives in host memory, else None (other devices, sparse, meta, fake, wrapper subclasses)."""
+    try:
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return None
+        storage = tensor.untyped_storage()
+        return storage if storage.data_ptr() and storage.nbytes() else None
+    except Exception:  # fake and functional tensors raise what they like
+        return None
+
+
+def on_device(tensor):
+    """The device of a tensor that holds data elsewhere than in host memory, else None."""
+    try:
+        kind = tensor.device.type
+        return None if kind in ("cpu", "meta") else str(tensor.device)
+    except Exception:
+        return None
+
+
+class Part:
+    """What one walk found: a plan of its containers, its items, its generators. Nothing here keeps the job's memory alive, except
+    generators (a few KiB each)."""
+
+    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse")
+
+    def __init__(self, walk):
+        tensors, found, self.devices = [], {}, set()
+        self.names, self.foreign = [], False
+        for tensor, entry, slot, name, argument in walk.tensors:
+            storage = storage_of(tensor)
+            if storage is None:
+                device = on_device(tensor)
+                if device is not None:
+                    self.devices.add(device)
+                continue
+            address, size = storage.data_ptr(), storage.nbytes()
+            if entry >= 0:
+                tensors.append((entry, slot, address, size))
+                self.names.append(name)
+            flags = ITEM_ARGUMENT if argument else ITEM_PARAMETER if isinstance(tensor, nn.Parameter) else 0
+            known = found.get(address)
+            if known is None:
+                found[address] = [address, size, name, flags]
+                self.foreign = self.foreign or not storage.resizable()
+            else:
+                known[1] = max(known[1], size)
+                known[3] = flags if flags == known[3] else (flags | known[3]) & ITEM_PARAMETER  # needed unless it is an argument only
+        self.states, self.generators = [], [g for g, _ in walk.generators]
+        for generator, name in walk.generators:
+            items, states = generators.states_of(generator, name)
+            self.states += states
+            for item in items:
+                found.setdefault(item[0], list(item))
+        self.items = [(a, n, clip_name(name), flags) for a, n, name, flags in found.values()]
+        self.addresses = frozenset(found)
+        self.opaque, self.truncated = walk.opaque, walk.truncated
+        self.plan = make_plan(walk.entries, tensors) if walk.entries else None
+        self.packed = None
+        self.reuse = extension is not None
+
+    def take(self):
+        """A snapshot, None when the part no longer holds, False when there is no Python state."""
+        return False if self.plan is None else self.plan.take()
+
+
+class Scope:
+    """The scope of one forward."""
+
+    __slots__ = ("packed", "extra", "parts", "python", "states", "held")
+
+    def __init__(self):
+        self.packed = None  # as the engine takes it
+        self.extra = ()  # items beside it
+        self.parts = ()
+        self.python = ()  # (part, snapshot) where there is Python state
+        self.states = ()  # generators through their API
+        self.held = []  # storages kept alive until release
+
+    def moved(self):
+        """The name of a buffer whose storage was replaced, resized or freed since the forward, or None."""
+        for part, snapshot in self.python:
+            index = snapshot.moved()
+            if index >= 0:
+                return part.names[index]
+        return None
+
+    def tensors(self):
+        return [t for _, snapshot in self.python for t in snapshot.tensors() if isinstance(t, torch.Tensor)]
+
+    def items(self):
+        return [item for part in self.parts for item in part.items] + list(self.extra)
+
+
+class Scopes:
+    """Finds scopes; the cache of one process."""
+
+    def __init__(self):
+        self._parts = {}  # id of an anchor -> (weak reference, part)
+        self._packed = {}  # ids of parts -> packed items
+        self._default_part = None
+        self._hidden = {}  # segment -> weak references to tensors that reflection missed
+
+    def clear(self):
+        self.__init__()
+
+    # ---- one forward ----------------------------------------------------------------------------------------------------------------
+
+    def find(self, engine, segment, function, args, kwargs):
+        """The scope of `function(*args, **kwargs)`, and the items of its arguments; says once per segment what cannot be protected."""
+        scope = Scope()
+        anchors, part = self._outside(function, args, kwargs)
+        parts = [self._defaults()]
+        snapshots = [parts[0].take()]
+        for anchor, name in anchors:
+            found, snapshot = self._anchor(anchor, name, segment)
+            parts.append(found)
+            snapshots.append(snapshot)
+        scope.packed = self._pack(engine, parts)
+        if part is not None:
+            self._say(part, segment)
+            known = self._known(parts)
+            scope.extra = [item for item in part.items if item[0] not in known]
+            parts.append(part)
+            snapshots.append(part.take())
+        hidden = self._hidden.get(segment)
+        if hidden:
+            scope.extra = list(scope.extra) + self._hidden_items(hidden, parts)
+        scope.parts = parts
+        scope.python = [(part, snapshot) for part, snapshot in zip(parts, snapshots) if snapshot]
+        scope.states = [state for p in parts for state in p.states]
+        self._hold(engine, scope, args, kwargs)
+        return scope
+
+    def _outside(self, function, args, kwargs):
+        """Anchors, and a part for what lies outside them (None: nothing does)."""
+        walk = Walk(stop_at_anchors=True)
+        if isinstance(function, nn.Module):
+            walk.anchors.append((function, type(function).__name__))
+        else:
+            walk.run(function, getattr(function, "__name__", type(function).__name__))
+        for i, value in enumerate(args):
+            if isinstance(value, torch.Tensor):
+                walk.tensors.append((value, -1, -1, "argument %d" % i, True))
+            else:
+                walk.run(value, "argument %d" % i, argument=True)
+        for name, value in kwargs.items():
+            walk.run(value, "argument " + name, argument=True)
+        empty = not (walk.tensors or walk.entries or walk.generators or walk.opaque)
+        return walk.anchors, None if empty else Part(walk)
+
+    def _anchor(self, anchor, name, segment):
+        known = self._parts.get(id(anchor))
+        if known is not None and known[0]() is anchor and known[1].reuse:
+            snapshot = known[1].take()
+            if snapshot is not None:
+                return known[1], snapshot
+        part = Part(Walk().run(anchor, name))
+        self._say(part, segment)
+        key = id(anchor)
+        if len(self._parts) >= CACHED:
+            self.clear()
+        old = known[1] if known is not None else None
+        if old is not None:
+            self._forget_packed(old)
+
+        def gone(_, parts=self._parts, key=key, scopes=weakref.ref(self)):
+            entry = parts.pop(key, None)
+            if entry is not None and scopes() is not None:
+                scopes()._forget_packed(entry[1])
+
+        self._parts[key] = (weakref.ref(anchor, gone), part)
+        return part, part.take()
+
+    def _defaults(self):
+        """The process-wide generators, as a part of every scope."""
+        items, states, owners = generators.defaults()
+        part = self._default_part
+        if part is None or part.items != items:
+            walk = Walk()
+            for owner in owners:
+                walk._attributes(owner, "random.default", False)
+            part = Part(walk)
+            part.items, part.states = list(items), states
+            part.addresses = frozenset(item[0] for item in items)
+            part.generators = list(owners)
+            self._default_part = part if part.reuse else None
+        return part
+
+    # ---- items ----------------------------------------------------------------------------------------------------------------------
+
+    def _pack(self, engine, parts):
+        key = tuple(map(id, parts))
+        known = self._packed.get(key)
+        if known is not None and known[0] is engine:
+            return known[1]
+        merged = {}
+        for part in parts:
+            for item in part.items:
+                merged.setdefault(item[0], item)
+        packed = engine.pack(list(merged.values()))
+        if all(part.reuse for part in parts):
+            if len(self._packed) >= CACHED:
+                self._packed.clear()
+            self._packed[key] = (engine, packed, list(parts))  # the parts: their ids stay theirs
+        return packed
+
+    def _forget_packed(self, part):
+        for key in [key for key in self._packed if id(part) in key]:
+            del self._packed[key]
+
+    @staticmethod
+    def _known(parts):
+        if len(parts) == 2:
+            return parts[1].addresses
+        return frozenset().union(*(part.addresses for part in parts))
+
+    def _hold(self, engine, scope, args, kwargs):
+        """Storages that are kept alive until release: those that were not allocated here (file mappings, numpy, shared memory), whose
+        freeing nobody tells us; all of them where allocations are not seen."""
+        if not engine.interposed:
+            for tensor in _tensors_in(args, kwargs) + scope.tensors():
+                storage = storage_of(tensor)
+                if storage is not None:
+                    scope.held.append(storage)
+            return
+        for part in scope.parts:
+            if part.foreign:
+                for tensor in _tensors_in(args, kwargs) + scope.tensors():
+                    storage = storage_of(tensor)
+                    if storage is not None and not storage.resizable():
+                        scope.held.append(storage)
+                return
+
+    # ---- tensors that reflection missed ------------------------------------------------------------------------------------------------
+
+    def add_hidden(self, segment, tensors):
+        self._hidden.setdefault(segment, []).extend(weakref.ref(t) for t in tensors)
+
+    def _hidden_items(self, references, parts):
+        items, known = [], set().union(*(part.addresses for part in parts))
+        for i, reference in enumerate(references):
+            tensor = reference()
+            storage = None if tensor is None else storage_of(tensor)
+            if storage is not None and storage.data_ptr() not in known:
+                known.add(storage.data_ptr())
+                items.append((storage.data_ptr(), storage.nbytes(), "hidden tensor %d" % i, ITEM_ARGUMENT))
+        return items
+
+    # ---- what cannot be protected ---------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _say(part, segment):
+        if part.devices:
+            say_once(
+                "device",
+                "NOT PROTECTED: segment %s reads tensors on %s; this version preserves host memory only, so state there is replayed as it is "
+                "then (set REPRISE_EXCLUDE for these segments to silence this)" % (segment, ", ".join(sorted(part.devices))),
+            )
+        for name in part.opaque:
+            say_once(
+                ("opaque", segment, name),
+                "segment %s can reach %s, a generator object or iterator that cannot be rewound: if the segment advances it, its replay reads "
+                "on from there and gradients are wrong; draw the value outside and pass it in" % (segment, name),
+            )
+        if part.truncated:
+            say_once(("truncated", segment), "segment %s reaches too many objects; what lies beyond the first of them is not protected" % segment)
+
+
+def _tensors_in(args, kwargs):
+    found = []
+    stack = list(args) + list(kwargs.values())
+    while stack:
+        value = stack.pop()
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            stack.extend(value)
+        elif isinstance(value, dict):
+            stack.extend(value.values())
+    return found
