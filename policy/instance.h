@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "reprise/detail/engine_abi.h"
 #include "tracker/tracker.h"
 
