@@ -18,7 +18,7 @@ FORBIDDEN = (
     (re.compile(r"(?<![\w.$}/~-])/(?:%s)/\w" % "|".join(("home", "ro" + "ot", "wo" + "rk", "opt/r" + "v"))), "a path of one machine"),
     (re.compile("index" + "-url|sources" + r"\.list|files\.python" + "hosted"), "a package registry set by hand"),
     (re.compile(r"\b(?:%s)\b" % "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))), "postponed work"),
-    (re.compile(r"<<<<<<< |>>>>>>> "), "a merge conflict"),
+    (re.compile("^(<{7}|>{7}) "), "a merge conflict"),
 )
 
 
