@@ -37,7 +37,6 @@ namespace {
 constexpr const char *kOwnerVariable = "REPRISE_OWNER_PID";
 
 constinit pid_t g_owner_pid = 0;  // this process speaks at its end; a forked child has another pid
-constinit int g_exit_status = 0;
 constinit int g_require_socket = -1;
 constinit std::atomic<bool> g_announced{false};
 constinit bool g_python = false;
@@ -128,7 +127,20 @@ void say_nothing_attached(bool required) {
     if (required) line << "; REPRISE_REQUIRE is set, so this is an error";
 }
 
-void record_status(int status, void *) { g_exit_status = status; }
+// Registered by the constructor, before the program's own start: of all exit handlers it is among the last to run, after main's and after
+// the destructors of libraries, and it is told the status.
+void at_exit(int status, void *) {
+    const bool speaks = g_owner_pid == getpid() || log_level() >= LogLevel::kInfo;
+    if (!speaks || engine_if_open() != nullptr || attached_level() >= 2) return;
+    const bool required = g_owner_pid == getpid() && environment_flag("REPRISE_REQUIRE");
+    if (required && child_attached()) return;
+    const char *policy = environment("REPRISE_POLICY");
+    if (!required && policy != nullptr && strcmp(policy, "off") == 0) return;
+    say_nothing_attached(required);
+    if (!required || status != 0) return;
+    fflush(nullptr);  // what the job has written and exit() would flush after us
+    _exit(1);
+}
 
 __attribute__((constructor)) void construct() {
     if (getauxval(AT_SECURE) != 0) return;  // raised privileges: hooks pass through, nothing is read from the environment
@@ -139,22 +151,10 @@ __attribute__((constructor)) void construct() {
     g_python = is_python_process();
     const bool candidate = g_python || executable_imports("reprise_segment_begin");
     if (candidate || environment_flag("REPRISE_REQUIRE")) claim_ownership();
-    if (g_owner_pid != 0) on_exit(record_status, nullptr);
+    if (g_owner_pid != 0) complain_of_log_level();
+    if (g_owner_pid != 0 || log_level() >= LogLevel::kInfo) on_exit(at_exit, nullptr);
     if (g_python) attach_python_environment();
     errno = saved;
-}
-
-// Behind all exit handlers, so that nothing of the job's is cut off.
-__attribute__((destructor)) void destruct() {
-    const bool speaks = g_owner_pid != 0 ? g_owner_pid == getpid() : log_level() >= LogLevel::kInfo;
-    if (!speaks || engine_if_open() != nullptr || attached_level() >= 2) return;
-    const bool required = g_owner_pid != 0 && environment_flag("REPRISE_REQUIRE");
-    if (required && child_attached()) return;
-    if (environment("REPRISE_POLICY") != nullptr && strcmp(environment("REPRISE_POLICY"), "off") == 0 && !required) return;
-    say_nothing_attached(required);
-    if (!required || g_exit_status != 0) return;
-    fflush(nullptr);
-    _exit(1);
 }
 
 }  // namespace

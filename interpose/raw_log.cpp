@@ -13,16 +13,12 @@ namespace {
 
 constinit std::atomic<int> g_level{-1};
 
-int parse_level(const char *text, bool *known) {
+// The level that a name stands for; -1 for none.
+int parse_level(const char *text) {
     static constexpr const char *kNames[] = {"off", "error", "warn", "info", "debug"};
-    for (int i = 0; i < 5; ++i) {
-        if (strcmp(text, kNames[i]) == 0) {
-            *known = true;
-            return i;
-        }
-    }
-    *known = text[0] == '\0';
-    return static_cast<int>(LogLevel::kWarn);
+    for (int i = 0; i < 5; ++i)
+        if (strcmp(text, kNames[i]) == 0) return i;
+    return -1;
 }
 
 }  // namespace
@@ -33,12 +29,16 @@ LogLevel log_level() {
         return static_cast<LogLevel>(level);
     if (!environment_ready()) return LogLevel::kWarn;
     const char *text = environment("REPRISE_LOG");
-    bool known = true;
-    level = text == nullptr ? static_cast<int>(LogLevel::kWarn) : parse_level(text, &known);
-    int unset = -1;
-    const bool first = g_level.compare_exchange_strong(unset, level, std::memory_order_relaxed);
-    if (!known && first) LogLine(LogLevel::kWarn) << "REPRISE_LOG=" << text << " is none of off, error, warn, info, debug: taking warn";
+    level = text == nullptr ? -1 : parse_level(text);
+    if (level < 0) level = static_cast<int>(LogLevel::kWarn);
+    g_level.store(level, std::memory_order_relaxed);
     return static_cast<LogLevel>(level);
+}
+
+void complain_of_log_level() {
+    const char *text = environment("REPRISE_LOG");
+    if (text == nullptr || text[0] == '\0' || parse_level(text) >= 0) return;
+    LogLine(LogLevel::kWarn) << "REPRISE_LOG=" << text << " is none of off, error, warn, info, debug: taking warn";
 }
 
 LogLine::LogLine(LogLevel level) : enabled_(level <= log_level() && level != LogLevel::kOff) { *this << "reprise: "; }

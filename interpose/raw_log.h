@@ -13,6 +13,8 @@ enum class LogLevel : int { kOff = 0, kError, kWarn, kInfo, kDebug };
 
 // REPRISE_LOG, `warn` when unset; parsed at first use.
 LogLevel log_level();
+// Says that REPRISE_LOG cannot be understood, if so. For the process that speaks for the job, so that it is said once.
+void complain_of_log_level();
 
 // One line "reprise: ..." composed by <<, sent by the destructor when `level` is enabled; cut at the buffer's end.
 class LogLine {
