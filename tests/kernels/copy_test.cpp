@@ -104,7 +104,7 @@ TEST(CopyList, WhileTuning) {
     Random random(4);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (size_t round = 0; round < 60; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 400, 60000));
+        for (size_t round = 0; round < 30; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 400, 60000));
     }
 }
 

@@ -56,7 +56,7 @@ TEST(Merge, WhileTuning) {
     Random random(42);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (int round = 0; round < 12; round++) ASSERT_NO_FATAL_FAILURE(check(random, size_t{1} << 20, 8, 100000));
+        for (int round = 0; round < 5; round++) ASSERT_NO_FATAL_FAILURE(check(random, size_t{1} << 20, 8, 100000));
     }
 }
 

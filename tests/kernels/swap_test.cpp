@@ -83,8 +83,8 @@ TEST(SaveAndLoad, WhileTuning) {
     Random random(14);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (int round = 0; round < 20; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 300));
-        ASSERT_NO_FATAL_FAILURE(check_one(random, (size_t{96} << 20) + 5, [](void *live, void *save, const void *load, size_t n) {
+        for (int round = 0; round < 8; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 200));
+        ASSERT_NO_FATAL_FAILURE(check_one(random, (size_t{70} << 20) + 5, [](void *live, void *save, const void *load, size_t n) {
             SwapItem item{live, save, load, n};
             save_and_load_list(&item, 1);
         }));
