@@ -17,7 +17,7 @@ size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * 
 
 constinit Arena arena;
 
-Generation next_generation() { return last_generation.fetch_add(1, std::memory_order_relaxed) + 1; }
+Generation next_generations(uint64_t count) { return last_generation.fetch_add(count, std::memory_order_relaxed) + 1; }
 
 bool Arena::start(size_t bytes) {
     bytes = bytes / (2 * kHugePageSize) * (2 * kHugePageSize);

@@ -17,7 +17,9 @@
 
 namespace reprise {
 
-Generation next_generation();
+// Names for lives of blocks, unique in the process; the first of `count` consecutive ones.
+Generation next_generations(uint64_t count);
+inline Generation next_generation() { return next_generations(1); }
 
 struct ArenaStatistics {
     size_t reserved, opened, live, dirty;  // bytes

@@ -61,40 +61,57 @@ void HeapTable::erase(Shard &shard, size_t index) {
         }
     }
     shard.entries[hole] = HeapEntry{};
-    --shard.used;
+    shard.used.store(shard.used.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
+void HeapTable::account(Shard &shard, int64_t bytes) {
+    int64_t untold = shard.untold.load(std::memory_order_relaxed) + bytes;
+    if (untold > kLedgerStep || untold < -kLedgerStep) {
+        ledger_add(LedgerKind::kHeapTensors, untold);
+        untold = 0;
+    }
+    shard.untold.store(untold, std::memory_order_relaxed);
+}
+
+// An entry without a generation gets a new one.
 bool HeapTable::insert(const HeapEntry &entry) {
     const uint64_t h = hash(entry);
     Shard &shard = shards_[shard_of(h)];
-    if (fault(FaultPoint::kHeapTable) || !shard.lock.lock_bounded(5)) return false;
+    if (fault(FaultPoint::kHeapTable) || !shard.lock.lock_bounded()) return false;
     HeldLock held(shard.lock);
-    if (shard.used * 10 >= shard.capacity * 7 && !grow(shard) && shard.used + 1 >= shard.capacity) return false;
+    const uint32_t used = shard.used.load(std::memory_order_relaxed);
+    if (used * size_t{10} >= shard.capacity * 7 && !grow(shard) && used + 1 >= shard.capacity) return false;
     size_t at = place_of(h, shard.capacity);
     while (shard.entries[at].begin != 0) at = (at + 1) & (shard.capacity - 1);
     shard.entries[at] = entry;
-    ++shard.used;
+    if (entry.generation == 0) {
+        if (shard.next_generation == shard.last_generation) {
+            shard.next_generation = next_generations(kGenerations);
+            shard.last_generation = shard.next_generation + kGenerations;
+        }
+        shard.entries[at].generation = shard.next_generation++;
+    }
+    shard.used.store(used + 1, std::memory_order_relaxed);
+    account(shard, static_cast<int64_t>(entry.size));
     return true;
 }
 
 void HeapTable::note(uintptr_t begin, size_t size) {
     if (begin == 0 || size == 0) return;
     forget(begin);  // a free that we did not see: the old record ends here
-    restore({begin, size, next_generation()});
+    restore({begin, size, 0});
 }
 
 void HeapTable::restore(const HeapEntry &entry) {
-    const unsigned level = level_of(entry.size);
     if (!insert(entry)) {
         untracked_.fetch_add(1, std::memory_order_relaxed);
         return;
     }
+    const unsigned level = level_of(entry.size);
     Slot &slot = filter_[slot_of(entry.begin)];
     slot.level.store(static_cast<uint8_t>(level), std::memory_order_relaxed);
     slot.count.fetch_add(1, std::memory_order_relaxed);
     if ((levels_.load(std::memory_order_relaxed) >> level & 1) == 0) levels_.fetch_or(1u << level, std::memory_order_relaxed);
-    count_.fetch_add(1, std::memory_order_relaxed);
-    ledger_add(LedgerKind::kHeapTensors, static_cast<int64_t>(entry.size));
 }
 
 bool HeapTable::remove_at(unsigned level, uintptr_t begin, HeapEntry *out) {
@@ -107,6 +124,7 @@ bool HeapTable::remove_at(unsigned level, uintptr_t begin, HeapEntry *out) {
         if (shard.entries[at].begin != begin) continue;
         *out = shard.entries[at];
         erase(shard, at);
+        account(shard, -static_cast<int64_t>(out->size));
         return true;
     }
     return false;
@@ -121,8 +139,6 @@ HeapEntry HeapTable::remove(uintptr_t begin) {
     for (; !found && levels != 0; levels &= levels - 1) found = remove_at(static_cast<unsigned>(__builtin_ctz(levels)), begin, &entry);
     if (!found) return {};
     slot.count.fetch_sub(1, std::memory_order_relaxed);
-    count_.fetch_sub(1, std::memory_order_relaxed);
-    ledger_add(LedgerKind::kHeapTensors, -static_cast<int64_t>(entry.size));
     return entry;
 }
 
@@ -157,6 +173,18 @@ bool HeapTable::find(uintptr_t address, HeapEntry *out) {
         if (find_in(level, granule, address, out) || find_in(level, granule - 1, address, out)) return true;
     }
     return false;
+}
+
+size_t HeapTable::count() const {
+    size_t total = 0;
+    for (const Shard &shard : shards_) total += shard.used.load(std::memory_order_relaxed);
+    return total;
+}
+
+int64_t HeapTable::untold_bytes() const {
+    int64_t total = 0;
+    for (const Shard &shard : shards_) total += shard.untold.load(std::memory_order_relaxed);
+    return total;
 }
 
 size_t HeapTable::copy(HeapEntry *out, size_t capacity) {

@@ -13,6 +13,7 @@
 #include <atomic>
 
 #include "allocator/base/futex_lock.h"
+#include "allocator/base/spin_lock.h"
 #include "allocator/base/types.h"
 
 namespace reprise {
@@ -38,7 +39,9 @@ class HeapTable {
     // The block that holds `address`.
     bool find(uintptr_t address, HeapEntry *out);
 
-    size_t count() const { return count_.load(std::memory_order_relaxed); }  // entries, kept roughly: the sum over shards
+    size_t count() const;  // entries, roughly: the sum over shards that others may be changing
+    // Bytes noted that the ledger has not been told yet (it is told in steps, see kLedgerStep).
+    int64_t untold_bytes() const;
     uint64_t untracked() const { return untracked_.load(std::memory_order_relaxed); }
     // Copies at most `capacity` entries to `out`, shard by shard; returns how many there were.
     size_t copy(HeapEntry *out, size_t capacity);
@@ -51,9 +54,15 @@ class HeapTable {
     static constexpr size_t kShards = 32, kFirstCapacity = 256, kFilterBits = 16;
     static constexpr unsigned kLevels = 21, kFirstBits = 8;
 
+    // Telling the ledger costs two atomic operations; a shard saves them up. Its peak is off by 32 x 16 KiB at most.
+    static constexpr int64_t kLedgerStep = 16 << 10;
+    static constexpr uint32_t kGenerations = 256;  // taken from the common counter at once, for the same reason
+
     struct alignas(64) Shard {
-        FutexLock lock;
-        uint32_t used = 0;
+        SpinLock lock;
+        std::atomic<uint32_t> used{0};
+        std::atomic<int64_t> untold{0};
+        Generation next_generation = 0, last_generation = 0;
         size_t capacity = 0;  // a power of two
         HeapEntry *entries = nullptr;
     };
@@ -68,6 +77,7 @@ class HeapTable {
     static uint64_t hash(const HeapEntry &e);
     static bool grow(Shard &shard);
     static void erase(Shard &shard, size_t index);
+    static void account(Shard &shard, int64_t bytes);
     bool insert(const HeapEntry &entry);
     HeapEntry remove(uintptr_t begin);
     bool remove_at(unsigned level, uintptr_t begin, HeapEntry *out);
@@ -76,7 +86,6 @@ class HeapTable {
     Shard shards_[kShards];
     Slot filter_[size_t{1} << kFilterBits];
     std::atomic<uint32_t> levels_{0};  // bit per level ever used
-    std::atomic<size_t> count_{0};
     std::atomic<uint64_t> untracked_{0};
 };
 

@@ -32,6 +32,7 @@ void ledger_add(LedgerKind kind, int64_t bytes) {
     accounts[static_cast<size_t>(kind)].add(bytes);
     total.add(bytes);
 }
+int64_t ledger_told(LedgerKind kind) { return accounts[static_cast<size_t>(kind)].live.load(std::memory_order_relaxed); }
 uint64_t ledger_live(LedgerKind kind) {
     return kind >= LedgerKind::kCount ? 0 : positive(accounts[static_cast<size_t>(kind)].live.load(std::memory_order_relaxed));
 }

@@ -10,6 +10,7 @@ namespace reprise {
 
 void ledger_add(LedgerKind kind, int64_t bytes);
 uint64_t ledger_live(LedgerKind kind);
+int64_t ledger_told(LedgerKind kind);  // as it was told; may be a little below zero while additions are saved up (heap_table.h)
 uint64_t ledger_peak();
 uint64_t ledger_peak_of(LedgerKind kind);
 

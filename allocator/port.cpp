@@ -119,10 +119,31 @@ Generation declare(AddressRange range) {
 void undeclare(uintptr_t address, Generation generation) { declared_ranges.remove(address, generation); }
 void trim() { arena.trim(); }
 
+uint64_t live_bytes(LedgerKind kind) {
+    if (kind != LedgerKind::kHeapTensors) return ledger_live(kind);
+    const int64_t bytes = ledger_told(kind) + heap_table.untold_bytes();
+    return bytes > 0 ? static_cast<uint64_t>(bytes) : 0;
+}
+
 constinit const AllocatorPort port{
-    kAllocatorPortAbi, sizeof(AllocatorPort), find,           is_live,           for_each,           declare,
-    undeclare,         page_guard_probe,      page_guard_arm, page_guard_disarm, page_guard_collect, page_guard_huge_blocks,
-    ledger_add,        ledger_live,           ledger_peak,    ledger_peak_of,    headroom,           trim,
+    kAllocatorPortAbi,
+    sizeof(AllocatorPort),
+    find,
+    is_live,
+    for_each,
+    declare,
+    undeclare,
+    page_guard_probe,
+    page_guard_arm,
+    page_guard_disarm,
+    page_guard_collect,
+    page_guard_huge_blocks,
+    ledger_add,
+    live_bytes,
+    ledger_peak,
+    ledger_peak_of,
+    headroom,
+    trim,
 };
 
 }  // namespace

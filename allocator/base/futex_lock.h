@@ -63,15 +63,16 @@ class FutexLock {
 };
 
 // Unlocks at the end of the scope; made from a lock that is already held.
+template <class Lock>
 class HeldLock {
   public:
-    explicit HeldLock(FutexLock &lock) : lock_(lock) {}
+    explicit HeldLock(Lock &lock) : lock_(lock) {}
     ~HeldLock() { lock_.unlock(); }
     HeldLock(const HeldLock &) = delete;
     HeldLock &operator=(const HeldLock &) = delete;
 
   private:
-    FutexLock &lock_;
+    Lock &lock_;
 };
 
 }  // namespace reprise

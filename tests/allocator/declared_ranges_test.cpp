@@ -1,0 +1,67 @@
+#include "allocator/declared_ranges.h"
+
+#include <thread>
+#include <vector>
+
+#include "tests/allocator/support.h"
+
+namespace reprise::test {
+namespace {
+
+using Declared = Started;
+
+TEST_F(Declared, DeclareFindEnd) {
+    const Generation a = port().declare({0x5000000, 0x5002000}), b = port().declare({0x6000000, 0x6000100});
+    ASSERT_NE(a, 0u);
+    ASSERT_NE(b, 0u);
+    ASSERT_NE(a, b);
+    BlockInfo block;
+    ASSERT_TRUE(port().find(0x5001fff, &block));
+    EXPECT_EQ(block.origin, Origin::kDeclared);
+    EXPECT_EQ(block.generation, a);
+    EXPECT_EQ(block.range, (AddressRange{0x5000000, 0x5002000}));
+    EXPECT_TRUE(port().is_live(0x5000000, a));
+    EXPECT_FALSE(port().is_live(0x6000000, a));
+    end_mapping({0x5002000, 0x6000000});  // touches neither
+    EXPECT_TRUE(port().is_live(0x5000000, a));
+    end_mapping({0x5001fff, 0x5002000});  // one byte is enough
+    EXPECT_FALSE(port().is_live(0x5000000, a));
+    EXPECT_TRUE(port().is_live(0x6000000, b));
+    port().undeclare(0x6000000, b + 1);
+    EXPECT_TRUE(port().is_live(0x6000000, b));
+    port().undeclare(0x6000000, b);
+    EXPECT_FALSE(port().is_live(0x6000000, b));
+    EXPECT_EQ(declared_ranges.count(), 0u);
+    EXPECT_EQ(port().declare({10, 10}), 0u);
+}
+
+TEST_F(Declared, InsideALiveBlockItLivesAsLongAsTheBlock) {
+    char *p = static_cast<char *>(place(kSmallBuffer * 4, 64, nullptr));
+    BlockInfo block;
+    ASSERT_TRUE(port().find(address_of(p), &block));
+    const Generation g = port().declare(range_of(p + 1000, 5000));
+    EXPECT_EQ(g, block.generation);
+    EXPECT_TRUE(port().is_live(address_of(p) + 1000, g));
+    port().undeclare(address_of(p) + 1000, g);
+    EXPECT_TRUE(port().is_live(address_of(p), g));
+    EXPECT_TRUE(release_block(p));
+    EXPECT_FALSE(port().is_live(address_of(p) + 1000, g));
+    EXPECT_EQ(declared_ranges.count(), 0u);
+}
+
+TEST_F(Declared, ThousandsAndThreads) {
+    std::vector<Generation> generations;
+    for (uintptr_t i = 0; i < 5000; ++i)
+        generations.push_back(port().declare({0x70000000 + i * 0x10000, 0x70000000 + i * 0x10000 + 0x8000}));
+    std::thread ender([&] {
+        for (uintptr_t i = 0; i < 5000; i += 2) end_mapping({0x70000000 + i * 0x10000, 0x70000000 + i * 0x10000 + 0x1000});
+    });
+    for (uintptr_t i = 1; i < 5000; i += 2) ASSERT_TRUE(port().is_live(0x70000000 + i * 0x10000, generations[i]));
+    ender.join();
+    for (uintptr_t i = 0; i < 5000; ++i) ASSERT_EQ(port().is_live(0x70000000 + i * 0x10000, generations[i]), i % 2 == 1);
+    end_mapping({0, ~uintptr_t{0}});
+    EXPECT_EQ(declared_ranges.count(), 0u);
+}
+
+}  // namespace
+}  // namespace reprise::test
