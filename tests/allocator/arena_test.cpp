@@ -102,6 +102,7 @@ TEST_F(ArenaTest, ZeroedIsTheTruth) {
 }
 
 TEST_F(ArenaTest, FindSeesInteriorAddressesAndGenerations) {
+    port().trim();
     char *p = static_cast<char *>(place(kMatrix + 100, 64, nullptr));
     BlockInfo block;
     ASSERT_TRUE(port().find(address_of(p), &block));

@@ -27,7 +27,8 @@ TEST(Ledger, Threads) {
     for (int i = 0; i < 20000; ++i) port().ledger_add(LedgerKind::kPools, i % 2 == 0 ? 50 : -50);
     other.join();
     EXPECT_EQ(port().ledger_live(LedgerKind::kPools), 0u);
-    EXPECT_EQ(port().ledger_peak_of(LedgerKind::kPools), 150u);
+    EXPECT_GE(port().ledger_peak_of(LedgerKind::kPools), 100u);
+    EXPECT_LE(port().ledger_peak_of(LedgerKind::kPools), 150u) << "more than was ever live at once";
 }
 
 TEST(Ledger, FollowsTensors) {
