@@ -190,12 +190,18 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     }
 
     auto replay = std::make_unique<Replay>(
-        port_, pool_, Replay::Options{(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows});
+        port_, pool_, Replay::Options{(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
+                                      config_.policy == Policy::kAudit});
     if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
         why = Status::error(REPRISE_REJECTED, "segment '%s': %s", instance->segment->name.c_str(), instance->refusals.front().c_str());
         return reject(why, instance->segment, instance, pthread_self());
     }
     if (why = replay->prepare(instance->scope); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
+    replay->for_each_changed([&](Buffer &buffer, uint64_t, const std::vector<Piece> &) {
+        if (buffer.last_changed_window == window_) return;
+        buffer.last_changed_window = window_;
+        ++buffer.windows_changed;
+    });
     if (config_.policy == Policy::kAudit) {
         note_audit(*instance, *replay);
         execution->bytes_changed = replay->bytes_changed();
@@ -208,11 +214,6 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
                       pthread_self());
     }
     const bool changed = replay->bytes_changed() != 0;
-    replay->for_each_changed([&](Buffer &buffer, uint64_t, const std::vector<Piece> &) {
-        if (buffer.last_changed_window == window_) return;
-        buffer.last_changed_window = window_;
-        ++buffer.windows_changed;
-    });
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
     if (config_.verify != Verify::kOff) {
         if (why = verify_loaded(*instance); !why.ok()) {

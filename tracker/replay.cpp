@@ -36,7 +36,7 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
     for (const ScopeEntry &entry : scope) {
         Buffer &buffer = *entry.buffer;
         if (!port_.is_live(buffer.range.begin, entry.generation)) {
-            if (entry.optional) continue;  // a nested replay recomputes its arguments
+            if (entry.optional || options_.audit) continue;  // a nested replay recomputes its arguments
             return Status::error(REPRISE_REJECTED,
                                  "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
                                  "keep it alive until the backward has run, or leave it out of the segment",
@@ -48,7 +48,11 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
         item.generation = entry.generation;
         item.view.version = entry.version;
         item.view.deep = options_.deep || options_.gated;
-        if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) return status;
+        if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) {
+            if (!options_.audit) return status;
+            item.lost = true;
+            bytes_changed_ += buffer.range.size();
+        }
         for (const Piece &piece : item.view.pieces) bytes_changed_ += piece.size;
     }
     return {};

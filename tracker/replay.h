@@ -43,7 +43,8 @@ class Replay {
   public:
     struct Options {
         bool gated = false;
-        bool deep = false;  // look for strays everywhere, whatever it costs
+        bool deep = false;   // look for strays everywhere, whatever it costs
+        bool audit = false;  // nothing will be loaded: what could not be is a finding, not a failure
     };
 
     Replay(const AllocatorPort &port, ImagePool &pool, Options options) : port_(port), pool_(pool), options_(options) {}
@@ -64,6 +65,7 @@ class Replay {
         for (const Item &item : items_) {
             uint64_t bytes = 0;
             for (const Piece &piece : item.view.pieces) bytes += piece.size;
+            if (item.lost) bytes = item.buffer->range.size();
             if (bytes != 0) fn(*item.buffer, bytes, item.view.pieces);
         }
     }
@@ -73,6 +75,7 @@ class Replay {
         Buffer *buffer = nullptr;
         Generation generation = 0;
         ReplayView view;
+        bool lost = false;  // audit: changed, and could not have been loaded
     };
     bool live(const Item &item) const { return port_.is_live(item.buffer->range.begin, item.generation); }
     bool scopes_may_alias() const;

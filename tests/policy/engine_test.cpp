@@ -469,6 +469,18 @@ TEST(Audit, ChangesNothingAndCounts) {
     EXPECT_EQ(driver.stats().replays_on_changed_state, 1u);
 }
 
+TEST(Audit, AFreedBufferIsNoFailure) {
+    Driver driver(quiet(Policy::kAudit));
+    Block block(300 << 10);
+    reprise_segment f = driver.forward("s", {block.range()});
+    driver.end(f);
+    block.reset();
+    reprise_segment b = driver.replay("s", f.instance);
+    EXPECT_EQ(b.status, REPRISE_OK);
+    EXPECT_EQ(driver.end(b), REPRISE_OK);
+    EXPECT_EQ(driver.stats().rejections, 0u);
+}
+
 TEST(Off, DoesNothing) {
     Driver driver(quiet(Policy::kOff));
     Block block(300 << 10);
