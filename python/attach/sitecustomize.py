@@ -8,6 +8,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.join(os.path.dirname(_FOLDER), "reprise")
 _TARGETS = frozenset(
     (
+        "torch",
         "torch.utils.checkpoint",
         "megatron.core.tensor_parallel.random",
         "deepspeed.runtime.activation_checkpointing.checkpointing",

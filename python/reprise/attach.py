@@ -6,6 +6,7 @@ Two ways lead here: sitecustomize (python/attach) when a framework is being impo
 import sys
 import types
 
+ROOT = "torch"  # its import takes torch.utils.checkpoint along in newer versions, half-way: instrumented when it has come to its end
 TORCH = "torch.utils.checkpoint"
 OTHERS = ("megatron.core.tensor_parallel.random", "deepspeed.runtime.activation_checkpointing.checkpointing")
 
@@ -14,16 +15,22 @@ _finder = None
 
 def attach():
     """Instruments what is imported and waits for the rest; may be called any number of times. True unless torch was refused."""
-    waiting = finder()
+    finder()
+    return _instrument_complete() if _complete(ROOT) else True
+
+
+def _instrument_complete():
+    """Every framework module that has run to its end and is not instrumented yet."""
     good = True
     for name in (TORCH, *OTHERS):
-        if name in waiting.targets and _complete(name):
-            waiting.targets.discard(name)
+        if name in finder().targets and _complete(name):
+            finder().targets.discard(name)
             good &= _instrument(name)
     return good
 
 
 def _instrument(name):
+    """Instruments an imported module; says so if it cannot."""
     try:
         from reprise.pytorch import install
 
@@ -53,10 +60,14 @@ class _Finder:
     """Finds nothing of its own: it lets the others find, and has the framework instrumented once its module has run."""
 
     def __init__(self):
-        self.targets = {TORCH, *OTHERS}  # each is instrumented once
+        self.targets = {ROOT, TORCH, *OTHERS}  # each is taken out when it was instrumented
+        self.late = ROOT in sys.modules and not _complete(ROOT)
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.targets:
+            if self.late and _complete(ROOT):  # we came while torch was half-way imported: this is the next import after it
+                self.late = False
+                _instrument_complete()
             return None
         for other in sys.meta_path:
             if other is self or type(other).__name__ == "_Early" or not hasattr(other, "find_spec"):
@@ -82,7 +93,10 @@ class _Loader:
         spec = module.__spec__
         spec.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        if spec.name in self._owner.targets:
+        if spec.name == ROOT:
+            self._owner.targets.discard(ROOT)
+            _instrument_complete()  # its code has run; only the import system is not done with it
+        elif _complete(ROOT):
             self._owner.targets.discard(spec.name)
             _instrument(spec.name)
 

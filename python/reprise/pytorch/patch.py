@@ -41,7 +41,7 @@ class Patch:
         self.wrap_apply(compat.function, convertible=True)
         self._say_compiled()
 
-        original = compat.generator
+        original, patch = compat.generator, self
 
         @functools.wraps(original)
         def generator(*given, **named):
