@@ -159,7 +159,7 @@ def main():
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--quick", action="store_true", help="a smaller queue and 8 steps")
     options = parser.parse_args()
-    options.train = ["--queue", "8192", "--batch", "64"] if options.quick else []
+    options.train = ["--queue", "8192", "--micro-batches", "4"] if options.quick else []
     options.steps = min(options.steps, 8) if options.quick else options.steps
     options.lib, options.out = os.path.abspath(options.lib), os.path.abspath(options.out)
     if not os.path.exists(options.lib):

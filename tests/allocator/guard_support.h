@@ -17,7 +17,7 @@ inline bool kernel_tracks_writes() {
         int value = -1;
         if (f == nullptr || std::fscanf(f, "wp_async=%d", &value) != 1) value = -1;
         if (f != nullptr) pclose(f);
-        EXPECT_NE(value, -1) << "kernel_features did not answer";
+        EXPECT_NE(value, -1) << "the independent program did not answer";
         return value == 1;
     }();
     return answer;

@@ -1,16 +1,13 @@
-/* Which kernel features this machine has, found by using them, on its own: shares no code with Reprise, so that a test that was skipped
- * although the feature is there can be told from one that had to be. Prints one line each, "name yes" or "name no".
+/* Which kernel features this machine has, found by using them, with raw system calls and definitions of its own: shares no code with
+ * Reprise, so that a mistake in its probes cannot hide itself, and a test that was skipped although the feature is there can be told from
+ * one that had to be. Used by tests/run and by the allocator's tests. Prints one line each, NAME=1 or NAME=0:
  *
- *   wp_async       a write to a page protected by userfaultfd WP_ASYNC is seen by PAGEMAP_SCAN, and get+reset protects it again
- *   uffd_wp        synchronous write protection by userfaultfd without privileges
- *   huge_pages     a 2 MiB aligned anonymous mapping advised MADV_HUGEPAGE gets a huge page
- *   memfd          memfd_create
- *   cgroup         this process may make a memory cgroup with a limit
- *   seccomp        filters can be installed
- */
+ *   wp_async      writes to pages protected by userfaultfd WP_ASYNC are seen by PAGEMAP_SCAN, and get+reset protects them again
+ *   huge_pages    aligned memory advised MADV_HUGEPAGE gets huge pages
+ *   huge_holes    a huge page dropped by MADV_DONTNEED while protected is reported as written
+ *   setuid        this process is root and its folder for temporary files honours the setuid bit */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <linux/seccomp.h>
 #include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,128 +15,106 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 /* Newer than the headers of Debian 12. */
-#define WP_ASYNC_FEATURE (1ull << 15)
-#define WP_UNPOPULATED_FEATURE (1ull << 13)
-#define WP_FEATURE (1ull << 0)
+#define FEATURES ((uint64_t)1 | (uint64_t)1 << 13 | (uint64_t)1 << 15) /* WP, WP_UNPOPULATED, WP_ASYNC */
 #define USER_MODE_ONLY 1
-#define IS_WRITTEN (1ull << 1)
-#define WP_MATCHING 1ull
-#define CHECK_WPASYNC 2ull
 struct scan_region {
     uint64_t start, end, categories;
 };
-struct scan_arg {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages, category_inverted, category_mask, category_anyof_mask, return_mask;
+struct scan {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof, returned;
 };
-#define SCAN_IOCTL _IOWR('f', 16, struct scan_arg)
+#define SCAN _IOWR('f', 16, struct scan)
+enum { kReset = 1, kCheckWpAsync = 2, kWritten = 2, kPage = 4096, kHuge = 2 << 20 };
 
-enum { kPages = 16, kPage = 4096 };
-
-static int open_userfaultfd(uint64_t features) {
-    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
-    if (fd < 0) return -1;
-    struct uffdio_api api = {.api = UFFD_API, .features = features};
-    if (ioctl(fd, UFFDIO_API, &api) != 0 || (api.features & features) != features) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+/* Two huge pages' worth of touched memory, aligned; NULL when there is none. */
+static char *two_huge(void) {
+    char *memory = mmap(NULL, 3 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+    memory = (char *)(((uintptr_t)memory + kHuge - 1) & ~(uintptr_t)(kHuge - 1));
+    madvise(memory, 2 * kHuge, MADV_HUGEPAGE);
+    memset(memory, 1, 2 * kHuge);
+    return memory;
 }
 
-/* Registers and protects the pages; 0 when that worked. */
-static int protect(int fd, char *pages) {
-    struct uffdio_range range = {(uint64_t)(uintptr_t)pages, kPages * kPage};
-    struct uffdio_register registration = {.range = range, .mode = UFFDIO_REGISTER_MODE_WP};
-    if (ioctl(fd, UFFDIO_REGISTER, &registration) != 0) return -1;
-    struct uffdio_writeprotect protection = {.range = range, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
-    return ioctl(fd, UFFDIO_WRITEPROTECT, &protection);
+static int protect(char *memory, size_t size) {
+    int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    int fd = device >= 0 ? ioctl(device, _IO(0xAA, 0), O_CLOEXEC) : -1;
+    if (device >= 0) close(device);
+    if (fd < 0) fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | USER_MODE_ONLY);
+    struct uffdio_api api = {.api = UFFD_API, .features = FEATURES};
+    if (fd < 0 || ioctl(fd, UFFDIO_API, &api) != 0) return -1;
+    struct uffdio_register registration = {.range = {(uint64_t)(uintptr_t)memory, size}, .mode = UFFDIO_REGISTER_MODE_WP};
+    return ioctl(fd, UFFDIO_REGISTER, &registration); /* the descriptor stays open: the program is short */
 }
 
-/* Page index when exactly one page was written, else -1. */
-static int one_written(int pagemap, char *pages) {
-    struct scan_region regions[kPages];
-    struct scan_arg arg = {.size = sizeof arg,
-                           .flags = WP_MATCHING | CHECK_WPASYNC,
-                           .start = (uint64_t)(uintptr_t)pages,
-                           .end = (uint64_t)(uintptr_t)pages + kPages * kPage,
-                           .vec = (uint64_t)(uintptr_t)regions,
-                           .vec_len = kPages,
-                           .category_mask = IS_WRITTEN,
-                           .return_mask = IS_WRITTEN};
-    int found = ioctl(pagemap, SCAN_IOCTL, &arg);
-    if (found != 1 || regions[0].end - regions[0].start != kPage) return -1;
-    return (int)((regions[0].start - arg.start) / kPage);
+/* Pages written since the last reset, -1 when this kernel cannot say. */
+static long pages_written(char *memory, size_t size, int reset) {
+    static int pagemap = -1;
+    if (pagemap < 0) pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    struct scan_region regions[64];
+    struct scan scan = {.size = sizeof scan,
+                        .flags = kCheckWpAsync | (reset ? kReset : 0),
+                        .start = (uint64_t)(uintptr_t)memory,
+                        .end = (uint64_t)(uintptr_t)memory + size,
+                        .vec = (uint64_t)(uintptr_t)regions,
+                        .vec_len = 64,
+                        .mask = kWritten,
+                        .returned = kWritten};
+    long count = pagemap < 0 ? -1 : ioctl(pagemap, SCAN, &scan), pages = 0;
+    for (long i = 0; i < count; i++) pages += (long)((regions[i].end - regions[i].start) / kPage);
+    return count < 0 ? -1 : pages;
 }
 
 static int wp_async(void) {
-    char *pages = mmap(NULL, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int fd = open_userfaultfd(WP_FEATURE | WP_ASYNC_FEATURE | WP_UNPOPULATED_FEATURE);
-    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    if (pages == MAP_FAILED || fd < 0 || pagemap < 0) return 0;
-    madvise(pages, kPages * kPage, MADV_NOHUGEPAGE);
-    memset(pages, 1, kPages * kPage);
-    if (protect(fd, pages) != 0) return 0;
-    pages[3 * kPage] = 2;
-    if (one_written(pagemap, pages) != 3) return 0;
-    pages[7 * kPage] = 2;
-    return one_written(pagemap, pages) == 7; /* only with get+reset is page 3 no longer reported */
-}
-
-static int uffd_wp(void) {
-    char *pages = mmap(NULL, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int fd = open_userfaultfd(WP_FEATURE);
-    if (pages == MAP_FAILED || fd < 0) return 0;
-    memset(pages, 1, kPages * kPage);
-    return protect(fd, pages) == 0;
+    size_t size = 64 * kPage;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 0;
+    memset(memory, 1, size / 2); /* half of the pages are not there yet: they are protected too */
+    if (protect(memory, size) != 0 || pages_written(memory, size, 1) < 0 || pages_written(memory, size, 0) != 0) return 0;
+    memory[3 * kPage] = 2;
+    memory[50 * kPage] = 2;
+    return pages_written(memory, size, 1) == 2 && pages_written(memory, size, 0) == 0;
 }
 
 static int huge_pages(void) {
-    size_t huge = (size_t)2 << 20;
-    char *memory = mmap(NULL, 2 * huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return 0;
-    char *aligned = (char *)(((uintptr_t)memory + huge - 1) & ~(uintptr_t)(huge - 1));
-    if (madvise(aligned, huge, MADV_HUGEPAGE) != 0) return 0;
-    memset(aligned, 1, huge);
+    char *memory = two_huge();
     FILE *file = fopen("/proc/self/smaps", "r");
-    if (file == NULL) return 0;
+    if (memory == NULL || file == NULL) return 0;
     char line[512];
     int inside = 0, found = 0;
     while (fgets(line, sizeof line, file) != NULL) {
         unsigned long begin, end;
         long kib;
-        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) inside = begin <= (uintptr_t)aligned && (uintptr_t)aligned < end;
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) inside = begin <= (uintptr_t)memory && (uintptr_t)memory < end;
         if (inside && sscanf(line, "AnonHugePages: %ld", &kib) == 1 && kib > 0) found = 1;
     }
     fclose(file);
     return found;
 }
 
-static int cgroup(void) {
-    char path[128];
-    snprintf(path, sizeof path, "/sys/fs/cgroup/reprise-probe-%d", (int)getpid());
-    if (mkdir(path, 0755) != 0) return 0;
-    char limit[160];
-    snprintf(limit, sizeof limit, "%s/memory.max", path);
-    int fd = open(limit, O_WRONLY | O_CLOEXEC);
-    int can = fd >= 0 && write(fd, "1073741824", 10) == 10;
-    rmdir(path);
-    return can;
+static int huge_holes(void) {
+    char *memory = two_huge();
+    if (memory == NULL || protect(memory, 2 * kHuge) != 0 || pages_written(memory, 2 * kHuge, 1) < 0) return 0;
+    if (madvise(memory, kHuge, MADV_DONTNEED) != 0) return 0;
+    return pages_written(memory, 2 * kHuge, 0) == kHuge / kPage;
 }
 
-static void report(const char *name, int has) { printf("%s %s\n", name, has ? "yes" : "no"); }
+static int may_setuid(void) {
+    const char *folder = getenv("TMPDIR");
+    struct statvfs file_system;
+    if (statvfs(folder != NULL ? folder : "/tmp", &file_system) != 0) return 0;
+    return geteuid() == 0 && (file_system.f_flag & ST_NOSUID) == 0;
+}
 
 int main(void) {
-    report("wp_async", wp_async());
-    report("uffd_wp", uffd_wp());
-    report("huge_pages", huge_pages());
-    report("memfd", (int)syscall(SYS_memfd_create, "probe", 1u) >= 0);
-    report("cgroup", cgroup());
-    report("seccomp", prctl(PR_GET_SECCOMP) >= 0);
+    printf("wp_async=%d\n", wp_async());
+    printf("huge_pages=%d\n", huge_pages());
+    printf("huge_holes=%d\n", huge_holes());
+    printf("setuid=%d\n", may_setuid());
     return 0;
 }
