@@ -1,0 +1,77 @@
+#include "tracker/image_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace reprise::test {
+namespace {
+
+TEST(ImagePool, CountsEveryByteInTheLedger) {
+    const AllocatorPort &port = *allocator_port();
+    const uint64_t before = port.ledger_live(LedgerKind::kImages);
+    const uint64_t pools = port.ledger_live(LedgerKind::kPools);
+    {
+        ImagePool pool(port);
+        {
+            Image small = pool.allocate(100, LedgerKind::kImages);
+            Image big = pool.allocate(3 << 20, LedgerKind::kImages);
+            ASSERT_TRUE(small);
+            ASSERT_TRUE(big);
+            memset(big.data(), 1, big.size());
+            EXPECT_EQ(port.ledger_live(LedgerKind::kImages), before + 100 + (3 << 20));
+            EXPECT_EQ(pool.live(), 100u + (3 << 20));
+        }
+        EXPECT_EQ(port.ledger_live(LedgerKind::kImages), before);
+        EXPECT_EQ(port.ledger_live(LedgerKind::kPools), pools + (3 << 20)) << "kept for reuse";
+    }
+    EXPECT_EQ(port.ledger_live(LedgerKind::kPools), pools);
+}
+
+TEST(ImagePool, ReusesMappingsAndNeverHoldsMoreThanThePeak) {
+    ImagePool pool(*allocator_port());
+    std::byte *first = nullptr;
+    {
+        Image image = pool.allocate(8 << 20, LedgerKind::kImages);
+        first = image.data();
+    }
+    {
+        Image image = pool.allocate(8 << 20, LedgerKind::kImages);
+        EXPECT_EQ(image.data(), first);
+    }
+    const uint64_t pools = allocator_port()->ledger_live(LedgerKind::kPools);
+    {
+        Image other = pool.allocate(7 << 20, LedgerKind::kImages);  // an eighth smaller: the same mapping
+        Image large = pool.allocate(64 << 20, LedgerKind::kImages);
+    }
+    EXPECT_LE(allocator_port()->ledger_live(LedgerKind::kPools), pools + (64 << 20) + (8 << 20));
+    pool.trim();
+    EXPECT_LE(allocator_port()->ledger_live(LedgerKind::kPools), pools);
+}
+
+TEST(ImagePool, GivesNothingWithoutHeadroom) {
+    ImagePool pool(*allocator_port());
+    pool.limit_headroom(10 << 20);
+    EXPECT_FALSE(pool.allocate(100 << 20, LedgerKind::kShadows));
+    EXPECT_FALSE(pool.has_headroom(100 << 20));
+    EXPECT_TRUE(pool.allocate(100, LedgerKind::kImages)) << "small images come from the heap";
+    pool.limit_headroom(SIZE_MAX);
+    EXPECT_TRUE(pool.allocate(1 << 20, LedgerKind::kShadows));
+}
+
+TEST(Image, MovesItsOwnership) {
+    ImagePool pool(*allocator_port());
+    Image a = pool.allocate(1000, LedgerKind::kImages);
+    std::byte *data = a.data();
+    Image b = std::move(a);
+    EXPECT_EQ(b.data(), data);
+    EXPECT_FALSE(a);  // NOLINT: moved-from is empty, by contract
+    a = std::move(b);
+    EXPECT_EQ(a.data(), data);
+    a.reset();
+    EXPECT_EQ(pool.live(), 0u);
+}
+
+}  // namespace
+}  // namespace reprise::test
