@@ -46,7 +46,6 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
         Item &item = items_.emplace_back();
         item.buffer = &buffer;
         item.generation = entry.generation;
-        item.view.version = entry.version;
         item.view.deep = options_.deep || options_.gated;
         if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) {
             if (!options_.audit) return status;

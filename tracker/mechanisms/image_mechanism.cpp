@@ -54,6 +54,7 @@ bool ImageMechanism::forward_wrote(Version version) const {
 }
 
 Status ImageMechanism::changed(Version version, ReplayView &view) {
+    view.version = version;
     Record *record = find(version);
     if (record == nullptr) {
         return Status::error(REPRISE_REJECTED, "buffer '%s' was not preserved when the forward began", buffer_.name.c_str());

@@ -13,7 +13,8 @@ Status WatchMechanism::capture(Version version, CaptureCost & /*cost*/) {
     return {};
 }
 
-Status WatchMechanism::changed(Version version, ReplayView & /*view*/) {
+Status WatchMechanism::changed(Version version, ReplayView &view) {
+    view.version = version;
     auto found = std::find_if(records_.begin(), records_.end(), [&](const Record &r) { return r.version == version; });
     if (found != records_.end() && found->digest == digest_now()) return {};
     const char *remedy = buffer_.flags.argument ? "pass a copy of this argument, or do not write it between the forward and the backward"
