@@ -152,7 +152,7 @@ TEST_F(ArenaTest, ResizeInPlace) {
 
 TEST_F(ArenaTest, TightlyPacked) {
     port().trim();
-    const size_t before = resident_bytes();
+    const size_t before = resident_bytes_of(arena.reservation());
     std::vector<char *> blocks;
     for (int i = 0; i < 200; ++i) {
         char *p = static_cast<char *>(place(kMatrix, 64, nullptr));
@@ -160,14 +160,14 @@ TEST_F(ArenaTest, TightlyPacked) {
         std::memset(p, 1, kMatrix);
         blocks.push_back(p);
     }
-    const size_t grown = resident_bytes() - before;
+    const size_t grown = resident_bytes_of(arena.reservation()) - before;
     EXPECT_LE(grown, 200 * kMatrix * 108 / 100) << "rounding to huge pages costs 1.77 x";
     EXPECT_GE(grown, 200 * kMatrix);
     for (char *p : blocks) EXPECT_TRUE(release_block(p));
     // Resident for reuse, and no more than was live at the peak.
-    EXPECT_LE(resident_bytes() - before, 200 * kMatrix * 110 / 100);
+    EXPECT_LE(resident_bytes_of(arena.reservation()) - before, 200 * kMatrix * 110 / 100);
     port().trim();
-    EXPECT_LE(resident_bytes(), before + (size_t{8} << 20)) << "trim gives everything back";
+    EXPECT_LE(resident_bytes_of(arena.reservation()), before + (size_t{8} << 20)) << "trim gives everything back";
 }
 
 TEST_F(ArenaTest, SteadyStateReusesWithoutFaults) {

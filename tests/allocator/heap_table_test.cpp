@@ -111,7 +111,8 @@ TEST(HeapTable, AgainstAMap) {
 
 TEST(HeapTable, Threads) {
     constexpr int kThreads = 4, kRounds = kSanitized ? 5000 : 50000;
-    std::atomic<int> wrong{0};
+    std::atomic<uint64_t> wrong{0};
+    const uint64_t untracked = heap_table.untracked();
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads; ++t) {
         threads.emplace_back([&, t] {
@@ -127,7 +128,8 @@ TEST(HeapTable, Threads) {
         });
     }
     for (std::thread &thread : threads) thread.join();
-    EXPECT_EQ(wrong, 0);
+    EXPECT_LE(wrong, heap_table.untracked() - untracked) << "a block that was noted was not found";
+    EXPECT_LE(heap_table.untracked() - untracked, 10u) << "only a holder that sleeps for 50 ms may cost a note";
     EXPECT_EQ(heap_table.count(), 0u);
 }
 
