@@ -10,7 +10,7 @@ prefix=$work/prefix
 library=$(find "$prefix" -name libreprise.so)
 test -n "$library" || { echo "libreprise.so was not installed"; find "$prefix"; exit 1; }
 libdir=$(dirname "$library")
-for file in "$prefix/include/reprise/reprise.h" "$libdir/pkgconfig/reprise.pc" "$libdir/cmake/reprise/reprise-config.cmake" \
+for file in "$prefix/include/reprise/reprise.h" "$prefix/include/reprise/reprise.hpp" "$libdir/pkgconfig/reprise.pc" "$libdir/cmake/reprise/reprise-config.cmake" \
             "$libdir/cmake/reprise/reprise-config-version.cmake" "$libdir/cmake/reprise/reprise-targets.cmake"; do
     test -f "$file" || { echo "not installed: $file"; find "$prefix"; exit 1; }
 done

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "check.h"
+#include "reprise/reprise.hpp"
 
 namespace {
 
@@ -17,6 +18,22 @@ struct alignas(64) Wide {
 int main() {
     const reprise_segment segment = reprise_segment_begin("one", 0);
     CHECK(segment.status == REPRISE_OK && reprise_segment_end(segment) == REPRISE_OK);
+    uint64_t instance = 0;
+    {
+        reprise::Segment forward("two");
+        CHECK(forward.ok() && !forward.retain());
+        instance = forward.instance();
+        reprise::Segment moved(std::move(forward));
+        CHECK(forward.end() == REPRISE_OK && moved.end() == REPRISE_OK);
+        reprise::Segment again("two", instance);
+        CHECK(again.ok());
+        static char storage[4096];
+        {
+            reprise::Tracked tracked(storage, sizeof storage, "storage");
+            CHECK(tracked.ok() && is_origin(storage, "declared"));
+        }
+        CHECK(is_origin(storage, "none"));
+    }
     std::vector<float> large(1 << 20), small(2000), tiny(100);
     CHECK(is_origin(large.data(), "arena"));
     CHECK(is_origin(small.data(), "heap"));
