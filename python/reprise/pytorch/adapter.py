@@ -67,11 +67,11 @@ class Adapter:
 
     # ---- trouble ----------------------------------------------------------------------------------------------------------------------------
 
-    def reject(self, number, kind, message):
-        """Raises, unless the policy is to warn (the engine has said it then)."""
-        status = self.engine.report(number, kind, message)
+    def reject(self, instance, kind, message):
+        """Raises, unless the policy is to warn (the engine has said it then; it names the segment)."""
+        status = self.engine.report(instance.number, kind, message)
         if status != OK:
-            raise error_for(status, message)
+            raise error_for(status, "segment %s, instance %d: %s" % (instance.name, instance.number, message))
 
     def unprotected(self, name, why):
         say_once(("unprotected", name), "segment %s runs UNPROTECTED: %s" % (name, why))

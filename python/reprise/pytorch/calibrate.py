@@ -7,7 +7,7 @@ from ctypes import string_at
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from reprise.engine import extension
 from reprise.extents import extent
@@ -24,7 +24,7 @@ class ScopeCheck(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, kinds, args=(), kwargs=None):
         fresh = function.__name__.startswith("lift_fresh")  # a constant made just now
-        for tensor in tree_leaves((args, kwargs)):
+        for tensor in tree_flatten((args, kwargs))[0]:
             if isinstance(tensor, torch.Tensor):
                 storage = storage_of(tensor)
                 if storage is not None and storage.data_ptr() not in self.known:
@@ -32,7 +32,7 @@ class ScopeCheck(TorchDispatchMode):
                         self.missed.setdefault(storage.data_ptr(), weakref.ref(tensor))
                     self.known.add(storage.data_ptr())
         result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
+        for tensor in tree_flatten(result)[0]:
             if isinstance(tensor, torch.Tensor):
                 storage = storage_of(tensor)
                 if storage is not None:

@@ -112,17 +112,13 @@ class Instance:
         if not self.number:
             return self.function(*args, **kwargs)
         if self.released is not None:
-            self.adapter.reject(self.number, RELEASED, "segment %s, instance %d: replayed after it was released (%s)" % (self.name, self.number, self.released))
+            self.adapter.reject(self, RELEASED, "replayed after it was released (%s)" % self.released)
             return self.function(*args, **kwargs)
         if self.adapter.mode == MODE_AUDIT:
             return self._audit(args, kwargs)
         lock = self.adapter.lock
         if not lock.acquire(timeout=self.adapter.settings.wait):
-            self.adapter.reject(
-                self.number,
-                BUSY,
-                "segment %s, instance %d: another thread's replay did not end within %d s (REPRISE_WAIT)" % (self.name, self.number, self.adapter.settings.wait),
-            )
+            self.adapter.reject(self, BUSY, "another thread's replay did not end within %d s (REPRISE_WAIT)" % self.adapter.settings.wait)
             return self.function(*args, **kwargs)
         try:
             return self._replay(args, kwargs)
@@ -134,11 +130,10 @@ class Instance:
         moved = self.scope.moved()
         if moved is not None:
             adapter.reject(
-                self.number,
+                self,
                 REJECTED,
-                "segment %s, instance %d: the storage of %s was freed, resized or reallocated since the forward (another generation), so its "
-                "bytes cannot be loaded; keep the buffer in place between forward and backward, or exclude the segment with REPRISE_EXCLUDE"
-                % (self.name, self.number, moved),
+                "the storage of %s was freed, resized or reallocated since the forward (another generation), so its bytes cannot be loaded; keep "
+                "the buffer in place between forward and backward, or exclude the segment with REPRISE_EXCLUDE" % moved,
             )
         self.replays += 1
         gated = self.reentrant and self.replays == 1 and self.phase == DONE
@@ -221,7 +216,7 @@ class _Replay:
         try:
             self.rollback.enter()
         except CannotRewind as error:
-            adapter.reject(instance.number, REJECTED, "segment %s, instance %d: %s" % (instance.name, instance.number, error))
+            adapter.reject(instance, REJECTED, str(error))
         self.rewind.enter()
         dirty = adapter.engine.replay_dirty(self.execution)
         if dirty:
@@ -234,10 +229,10 @@ class _Replay:
             return _Pushed(self.early_stop.pair) if self.early_stop is not None else None
         if not adapter.compat.hooks_enabled():
             adapter.reject(
-                instance.number,
+                instance,
                 REJECTED,
-                "segment %s, instance %d: saved-tensor hooks are disabled here (a functorch transform?), so tensors that alias changed state "
-                "cannot be saved with their old bytes" % (instance.name, instance.number),
+                "saved-tensor hooks are disabled here (a functorch transform?), so tensors that alias changed state cannot be saved with their "
+                "old bytes",
             )
             return None
         tensors = instance.scope.tensors() + _tensors_in(args, kwargs)
@@ -284,11 +279,11 @@ class _Replay:
         _, kept, conflict, _ = result
         if conflict:
             adapter.reject(
-                instance.number,
+                instance,
                 REJECTED,
-                "segment %s, instance %d: its replay updates %d buffers that its forward left alone (an update made only while gradients are on, in "
+                "its replay updates %d buffers that its forward left alone (an update made only while gradients are on, in "
                 "a reentrant checkpoint), and they were changed by others meanwhile; set REPRISE_REENTRANT=convert, or use_reentrant=False"
-                % (instance.name, instance.number, conflict),
+                % conflict,
             )
         elif kept:
             say_once(

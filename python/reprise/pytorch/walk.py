@@ -32,6 +32,7 @@ _TABLES = frozenset(
     "_forward_hooks _forward_pre_hooks _backward_hooks _backward_pre_hooks _forward_hooks_with_kwargs _forward_pre_hooks_with_kwargs "
     "_forward_hooks_always_called _state_dict_hooks _state_dict_pre_hooks _load_state_dict_pre_hooks _load_state_dict_post_hooks".split()
 )
+_WATCHED = frozenset(("_forward_hooks", "_forward_pre_hooks"))
 _CHILDREN = frozenset(("_parameters", "_buffers", "_modules"))
 _GLOBAL_OPS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"))
 _OPAQUE = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, enumerate, zip, map, filter, reversed)
@@ -234,7 +235,8 @@ class Walk:
                 inner = self._add(DICT, value, rollback=not managed)
                 self._push(value.items(), inner, name, managed=managed)
             elif key in _TABLES:
-                if value and isinstance(value, dict) and id(value) not in self._seen:
+                watched = value or key in _WATCHED  # a hook that is registered later changes the scope
+                if watched and isinstance(value, dict) and id(value) not in self._seen:
                     self._seen.add(id(value))
                     inner = self._add(DICT, value, rollback=False)
                     self._push(((key, v) for v in value.values()), inner, name)
