@@ -6,6 +6,7 @@
     keep_graph       _autograd._get_current_graph_task_keep_graph, else tokens (see graph_token.py)
     proxy            torch._C._get_dispatch_mode(PROXY), else the dispatch mode stack
     compiling        torch.compiler.is_compiling, else torch._utils.is_compiling
+    resizable        UntypedStorage.resizable, else no storage counts as such (all are kept alive until release)
 
 REPRISE_TORCH_COMPAT=shadow,token,single forces substitutes where the native name exists (for tests).
 """
@@ -23,6 +24,10 @@ autograd = torch._C._autograd
 _FORCED = os.environ.get("REPRISE_TORCH_COMPAT", "").split(",")
 _GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
 _CONFIG = {"preserve_rng_state", "context_fn", "determinism_check", "debug"}
+
+
+# Was this storage allocated by torch's own allocator (and not taken from numpy, a file mapping, shared memory)?
+resizable = getattr(torch.UntypedStorage, "resizable", lambda storage: False)
 
 
 class Unsupported(RuntimeError):

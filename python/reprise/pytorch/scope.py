@@ -12,6 +12,7 @@ from torch import nn
 from reprise.engine import extension
 from reprise.messages import say_once
 from reprise.pytorch import generators
+from reprise.pytorch.compat import resizable
 from reprise.pytorch.pystate import make_plan
 from reprise.pytorch.walk import Walk
 from reprise.status import ITEM_ARGUMENT, ITEM_PARAMETER, clip_name
@@ -63,7 +64,7 @@ class Part:
             known = found.get(address)
             if known is None:
                 found[address] = [address, size, name, flags]
-                self.foreign = self.foreign or not storage.resizable()
+                self.foreign = self.foreign or not resizable(storage)
             else:
                 known[1] = max(known[1], size)
                 known[3] = flags if flags == known[3] else (flags | known[3]) & ITEM_PARAMETER  # needed unless it is an argument only
@@ -249,7 +250,7 @@ class Scopes:
             if part.foreign:
                 for tensor in _tensors_in(args, kwargs) + scope.tensors():
                     storage = storage_of(tensor)
-                    if storage is not None and not storage.resizable():
+                    if storage is not None and not resizable(storage):
                         scope.held.append(storage)
                 return
 
