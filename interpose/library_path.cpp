@@ -21,7 +21,6 @@ constinit pthread_once_t g_once = PTHREAD_ONCE_INIT;
 void compute() {
     Module self;
     if (!find_module(reinterpret_cast<const void *>(&compute), &self)) return;
-    // The name may be relative to the directory that the process started in: the constructor asks before the job can leave it.
     char resolved[PATH_MAX];
     if (realpath(self.name, resolved) == nullptr) return;
     char *slash = strrchr(resolved, '/');
@@ -31,6 +30,11 @@ void compute() {
 }
 
 }  // namespace
+
+void remember_relative_directory() {
+    Module self;
+    if (!find_module(reinterpret_cast<const void *>(&compute), &self) || self.name[0] != '/') library_directory();
+}
 
 const char *library_directory() {
     const int saved = errno;

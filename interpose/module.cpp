@@ -48,7 +48,7 @@ struct Remembered {
     uintptr_t end = 0;
     uintptr_t base = 0;
     const void *dynamic = nullptr;
-    const char *name = "";
+    const char *name = nullptr;  // no pointer to data by default: that would be a relocation each, at every start
 };
 constinit Remembered g_remembered[kRemembered] = {};
 constinit std::atomic<size_t> g_remembered_count{0};

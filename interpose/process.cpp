@@ -120,7 +120,9 @@ void say_nothing_attached(bool required) {
         line << "tensors were seen, but no segment began: activations are not checkpointed here, or the framework's version is not "
                 "supported";
     } else if (g_python && attached_level() == 0) {
-        line << "its Python did not run Reprise's sitecustomize (python/attach beside libreprise.so), and no tensor was allocated";
+        line << "no tensor was allocated, and Reprise's sitecustomize did not run (python/attach beside libreprise.so)";
+    } else if (g_python) {
+        line << "no supported framework began a checkpoint";
     } else {
         line << "no segment began";
     }
@@ -147,7 +149,7 @@ __attribute__((constructor)) void construct() {
     const int saved = errno;
     resolve_next();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
-    library_directory();  // now, while a relative name still means what it meant when we were loaded
+    remember_relative_directory();
     g_python = is_python_process();
     const bool candidate = g_python || executable_imports("reprise_segment_begin");
     if (candidate || environment_flag("REPRISE_REQUIRE")) claim_ownership();
