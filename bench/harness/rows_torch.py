@@ -70,11 +70,13 @@ class Pair:
         self.folder.cleanup()
 
 
-def measure(options, sampling, make_pair, count, rounds, least_pairs):
-    """Pairs of fresh processes until the interval is narrow enough. -> the last report"""
+def measure(options, sampling, make_pair, count, rounds, least_pairs, look=None):
+    """Pairs of fresh processes until the interval is narrow enough. look(pair) sees each. -> the last report"""
     report = {}
     while True:
         with make_pair() as pair:
+            if look is not None:
+                look(pair)
             pair.round_(0, count)  # both have run since both were started
             sampling.clusters.append([pair.round_(number, count) for number in range(rounds)])
             report = pair.finish()
@@ -100,16 +102,16 @@ def adapter(options):
         value = lambda rounds: 1e6 * statistics.difference("reprise", "stock")(rounds)  # noqa: E731
         sampling = Sampling(options, value, 150.0, "us")
         report = measure(options, sampling, lambda: Pair(options, job(options, "layer.py", *arguments), threads=1), 50,
-                         4 if options.quick else 12, 2 if options.quick else 4)  # fmt: skip
+                         4 if options.quick else 12, 1 if options.quick else 4)  # fmt: skip
         what = "torch adapter, 10-module layer, scope cached, F + B beyond stock, %s" % form
         yield sampling.result(row, what, ms=milliseconds(sampling), report=shown(report))
 
 
-def step_ratio(options, row, what, arguments, replays=True, bar=1.02, pairs=None, rounds=None, note="", settings=None):
+def step_ratio(options, row, what, arguments, replays=True, bar=1.02, pairs=None, rounds=None, look=None, note=lambda: ""):
     sampling = Sampling(options, statistics.ratio("reprise", "stock"), bar)
-    report = measure(options, sampling, lambda: Pair(options, job(options, "step.py", *arguments), settings, replays=replays), 3,
-                     rounds or (3 if options.quick else 10), pairs or (1 if options.quick else 3))  # fmt: skip
-    return sampling.result(row, what, note, ms=milliseconds(sampling), report=shown(report))
+    report = measure(options, sampling, lambda: Pair(options, job(options, "step.py", *arguments), replays=replays), 3,
+                     rounds or (3 if options.quick else 10), pairs or (1 if options.quick else 3), look)  # fmt: skip
+    return sampling.result(row, what, note(), ms=milliseconds(sampling), report=shown(report))
 
 
 def step(options):
@@ -121,11 +123,11 @@ def step(options):
             run(job(options, "step.py", "--save", folder, *small), environment())
             with open(os.path.join(folder, "way")) as file:
                 way = file.read()
-            with children((job(options, "step.py", "--pretrained", folder, "--warm", 0, *small), environment())) as (probe,):
-                facts = probe.ask("report")
-            note = "%s, %d %% of the parameters in file mappings" % (way, 100 * facts["mapped_bytes"] // facts["parameter_bytes"])
-            what = "the same with from_pretrained parameters"
-            yield step_ratio(options, "step-pretrained", what, ["--pretrained", folder, *small], note=note)
+            facts = {}
+            look = lambda pair: facts.update(pair.reprise.ask("report"))  # noqa: E731
+            note = lambda: "%s, %d %% of the parameters in file mappings" % (way, 100 * facts["mapped_bytes"] // facts["parameter_bytes"])  # noqa: E731
+            arguments = ["--pretrained", folder, *small]
+            yield step_ratio(options, "step-pretrained", "the same with from_pretrained parameters", arguments, look=look, note=note)
     if options.wants("step-later"):
         steps = 50 if options.quick else 1000
         size = ["--layers", 2, "--dim", 128, "--batch", 2, "--warm", steps]

@@ -134,9 +134,9 @@ BENCHMARK_CAPTURE(warm, arena_hot, arena_blocks(), kHot);
 BENCHMARK_CAPTURE(warm, arena_random, arena_blocks(), kBlocks);
 BENCHMARK_CAPTURE(warm, small_hot, small_blocks(), kHot);
 BENCHMARK_CAPTURE(warm, small_random, small_blocks(), kBlocks);
-BENCHMARK_CAPTURE(cold, arena_cold, arena_blocks())->UseManualTime()->Iterations(20);
-BENCHMARK_CAPTURE(cold, small_cold, small_blocks())->UseManualTime()->Iterations(20);
-BENCHMARK(cold_load)->UseManualTime()->Iterations(20);
+BENCHMARK_CAPTURE(cold, arena_cold, arena_blocks())->UseManualTime()->Iterations(10);
+BENCHMARK_CAPTURE(cold, small_cold, small_blocks())->UseManualTime()->Iterations(10);
+BENCHMARK(cold_load)->UseManualTime()->Iterations(10);
 
 }  // namespace
 
