@@ -11,7 +11,6 @@ def serve(iteration, warm=0, answer=None):
     for _ in range(warm):
         iteration()
     gc.collect()
-    gc.freeze()
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         words = line.split()

@@ -62,7 +62,7 @@ def transformers_model(folder=None):
 
     if folder is None:
         config = GPT2Config(vocab_size=VOCABULARY, n_positions=options.tokens, n_embd=options.dim, n_layer=options.layers, n_head=options.dim // 64,
-                            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)  # fmt: skip
+                            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, bos_token_id=None, eos_token_id=None)  # fmt: skip
         return GPT2LMHeadModel(config)
     model = GPT2LMHeadModel.from_pretrained(folder)
     model.train()
