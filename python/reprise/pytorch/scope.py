@@ -17,6 +17,7 @@ from reprise.pytorch.pystate import make_plan
 from reprise.pytorch.walk import Walk
 from reprise.status import ITEM_ARGUMENT, ITEM_PARAMETER, clip_name
 
+_ARGUMENT_NAMES = ["argument %d" % i for i in range(16)]
 CACHED = 4096  # plans and combinations of plans
 
 
@@ -131,7 +132,8 @@ class Scopes:
     def find(self, engine, segment, function, args, kwargs):
         """The scope of `function(*args, **kwargs)`, and the items of its arguments; says once per segment what cannot be protected."""
         scope = Scope()
-        anchors, part = self._outside(function, args, kwargs)
+        plain = self._plain_arguments(function, args, kwargs)
+        anchors, part = ([(function, type(function).__name__)], None) if plain is not None else self._outside(function, args, kwargs)
         parts = [self._defaults()]
         snapshots = [parts[0].take()]
         for anchor, name in anchors:
@@ -145,6 +147,9 @@ class Scopes:
             scope.extra = [item for item in part.items if item[0] not in known]
             parts.append(part)
             snapshots.append(part.take())
+        elif plain:
+            known = self._known(parts)
+            scope.extra = [item for item in plain if item[0] not in known]
         hidden = self._hidden.get(segment)
         if hidden:
             scope.extra = list(scope.extra) + self._hidden_items(hidden, parts)
@@ -153,6 +158,19 @@ class Scopes:
         scope.states = [state for p in parts for state in p.states]
         self._hold(engine, scope, args, kwargs)
         return scope
+
+    @staticmethod
+    def _plain_arguments(function, args, kwargs):
+        """The items of the arguments where the function is a module and they are host tensors of our own, which is the usual case; else None."""
+        if kwargs or not isinstance(function, nn.Module):
+            return None
+        items = []
+        for i, value in enumerate(args):
+            storage = storage_of(value) if type(value) is torch.Tensor else None
+            if storage is None or not storage.resizable():
+                return None
+            items.append((storage.data_ptr(), storage.nbytes(), _ARGUMENT_NAMES[i] if i < 16 else "argument %d" % i, ITEM_ARGUMENT))
+        return items if len(items) < 2 or len({item[0] for item in items}) == len(items) else None
 
     def _outside(self, function, args, kwargs):
         """Anchors, and a part for what lies outside them (None: nothing does)."""

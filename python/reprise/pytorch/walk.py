@@ -234,6 +234,8 @@ class Walk:
                 self._seen.add(id(value))
                 inner = self._add(DICT, value, rollback=not managed)
                 self._push(value.items(), inner, name, managed=managed)
+            elif key == "_non_persistent_buffers_set":
+                continue
             elif key in _TABLES:
                 watched = value or key in _WATCHED  # a hook that is registered later changes the scope
                 if watched and isinstance(value, dict) and id(value) not in self._seen:
@@ -269,6 +271,8 @@ class Walk:
         if self.stop_at_anchors and is_anchor(function):
             self.anchors.append((function, name))
             return
+        if not (function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__ or is_open(function)):
+            return  # a library's plain function
         entry = self._add(OTHER, function, weakref.ref(function), key="function", rollback=False)
         code = function.__code__
         slot = 0

@@ -1,0 +1,150 @@
+"""How the adapter gets into a Python process, each way in a process of its own under the preload."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = """
+import torch, torch.utils.checkpoint as cp, sys, os
+from torch import nn
+m = nn.BatchNorm1d(4)
+x = torch.randn(6, 4, requires_grad=True)
+cp.checkpoint(m, x, use_reentrant=False).sum().backward()
+print("tracked", int(m.num_batches_tracked))
+"""
+
+
+def run(build, *arguments, env=(), preload=True, cwd=None, check=True):
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("REPRISE_", "LD_PRELOAD", "PYTHONPATH"))}
+    environ.update(OMP_NUM_THREADS="1")
+    if preload:
+        environ["LD_PRELOAD"] = str(build / "libreprise.so")
+    environ.update(env)
+    done = subprocess.run([sys.executable, *arguments], env=environ, cwd=cwd, capture_output=True, text=True, timeout=280)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+@pytest.mark.parametrize("flags", [(), ("-E",), ("-I",), ("-S",), ("-E", "-S")], ids=lambda f: " ".join(f) or "plain")
+def test_every_way_of_starting_python(build, program, flags):
+    env = {}
+    if "-S" in flags:  # no site-packages then: the program finds torch by itself
+        import torch
+
+        program_text = "import sys; sys.path.append(%r)\n" % str(pathlib.Path(torch.__file__).parents[1]) + PROGRAM
+        pathlib.Path(program).write_text(program_text)
+    done = run(build, *flags, program, env=env)
+    assert "tracked 1" in done.stdout, done.stderr
+    assert "1 replays" in done.stderr
+
+
+def test_stock_is_wrong(build, program):
+    """The negative control of this file."""
+    assert "tracked 2" in run(build, program, preload=False).stdout
+
+
+def test_the_environment_is_left_as_it_was(build, tmp_path):
+    code = "import sys, os; print(os.environ.get('PYTHONPATH')); print([p for p in sys.path if 'attach' in p]); print(os.environ['LD_PRELOAD'] != '')"
+    assert run(build, "-c", code).stdout.split("\n")[:3] == ["None", "[]", "True"]
+    done = run(build, "-c", code, env={"PYTHONPATH": "/some/where:/else"})
+    assert done.stdout.split("\n")[0] == "/some/where:/else"
+
+
+def test_children_are_attached_too(build, program):
+    code = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, %r]))" % program
+    assert "tracked 1" in run(build, "-c", code).stdout
+
+
+def test_spawned_workers_are_attached(build, tmp_path):
+    path = tmp_path / "spawn.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import torch, torch.utils.checkpoint as cp, torch.multiprocessing as mp
+            from torch import nn
+
+            def work(rank):
+                m = nn.BatchNorm1d(4)
+                cp.checkpoint(m, torch.randn(6, 4, requires_grad=True), use_reentrant=False).sum().backward()
+                print("rank", rank, "tracked", int(m.num_batches_tracked), flush=True)
+
+            if __name__ == "__main__":
+                mp.spawn(work, nprocs=2)
+            """
+        )
+    )
+    out = run(build, str(path)).stdout
+    assert "rank 0 tracked 1" in out and "rank 1 tracked 1" in out
+
+
+def test_users_sitecustomize_runs_and_is_the_one_that_is_imported(build, tmp_path, program):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nvalue = 7\nprint('mine ran', __file__.endswith('sitecustomize.py'))\n")
+    code = PROGRAM + "\nimport sitecustomize; print('value', sitecustomize.value)\n"
+    done = run(build, "-c", code, env={"PYTHONPATH": str(tmp_path)})
+    assert "mine ran True" in done.stdout and "value 7" in done.stdout and "tracked 1" in done.stdout
+
+
+def test_checkpoint_imported_by_name_before_the_attachment(build):
+    code = PROGRAM.replace("cp.checkpoint(", "early(").replace(
+        "import torch, torch", "from torch.utils.checkpoint import checkpoint as early\nimport torch, torch"
+    )
+    assert "tracked 1" in run(build, "-c", code).stdout
+
+
+def test_attach_by_hand_late_and_twice(build):
+    code = "import torch.utils.checkpoint\nimport reprise\nreprise.attach(); reprise.attach.attach()\nassert reprise.is_active()\n" + PROGRAM
+    package = str(build / "python")
+    done = run(build, "-c", code, preload=False, env={"PYTHONPATH": package})
+    assert "tracked 1" in done.stdout, done.stderr
+
+
+def test_launcher(build, program):
+    done = run(build, "-m", "reprise", program, "an argument", preload=False, env={"PYTHONPATH": str(build / "python")})
+    assert "tracked 1" in done.stdout
+    assert "PYTHONPATH" not in run(build, "-m", "reprise", "--help", preload=False, env={"PYTHONPATH": str(build / "python")}).stdout
+    wrong = run(build, "-m", "reprise", preload=False, env={"PYTHONPATH": str(build / "python")}, check=False)
+    assert wrong.returncode == 2 and "no program given" in wrong.stderr
+
+
+def test_launcher_runs_modules_and_commands_with_their_arguments(build):
+    env = {"PYTHONPATH": str(build / "python")}
+    code = "import sys, os; print(sys.argv[1:], 'libreprise.so' in os.environ['LD_PRELOAD'])"
+    out = run(build, "-m", "reprise", "-c", code, "--policy", "x", preload=False, env=env).stdout
+    assert "['--policy', 'x'] True" in out
+    out = run(build, "-m", "reprise", "--policy", "audit", "-m", "platform", preload=False, env=env).stdout
+    assert "Linux" in out
+
+
+def test_a_process_without_torch_is_not_disturbed(build):
+    done = run(build, "-c", "import json, sys; print('torch' in sys.modules, 'reprise' in sys.modules)")
+    assert done.stdout.strip() == "False False"
+
+
+def test_policy_off_leaves_torch_alone(build, program):
+    assert "tracked 2" in run(build, program, env={"REPRISE_POLICY": "off"}).stdout
+
+
+def test_audit_changes_nothing_and_tells(build, program):
+    done = run(build, program, env={"REPRISE_POLICY": "audit"})
+    assert "tracked 2" in done.stdout
+    assert "audit" in done.stderr
+
+
+def test_without_the_extension(build, program):
+    assert "tracked 1" in run(build, program, env={"REPRISE_EXTENSION": "0"}).stdout
+
+
+def test_the_extension_has_no_undefined_symbol_of_the_library(build):
+    out = subprocess.run(["nm", "-D", "--undefined-only", str(build / "python/reprise/_reprise.abi3.so")], capture_output=True, text=True).stdout
+    assert "Py" in out and "reprise_" not in out
