@@ -117,6 +117,8 @@ struct AllocatorPort {
     uint64_t (*ledger_peak_of)(LedgerKind kind);
     // Bytes that may still be allocated before a cgroup (v1 or v2) or the machine is short of memory; cached for ~10 ms.
     uint64_t (*headroom)();
+    // The same from control groups alone; ~0 when none limits this process. A limit is a promise to kill, so it is kept away from further.
+    uint64_t (*group_headroom)();
     // Gives back the resident memory of free extents. Called when headroom is short.
     void (*trim)();
 };

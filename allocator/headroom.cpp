@@ -117,16 +117,16 @@ uint64_t hierarchy_room(const char *root, const char *mount, const char *group, 
 
 }  // namespace
 
-uint64_t headroom_below(const char *root) {
+Headroom headroom_parts_below(const char *root) {
     char text[16384];
-    uint64_t least = kUnlimited;
+    Headroom room{kUnlimited, kUnlimited};
     Path path;
     path << root << "/proc/meminfo";
     uint64_t kib = 0;
-    if (sys::read_file(path.c_str(), text, sizeof text) > 0 && number_after(text, "MemAvailable:", &kib)) least = kib * 1024;
+    if (sys::read_file(path.c_str(), text, sizeof text) > 0 && number_after(text, "MemAvailable:", &kib)) room.machine = kib * 1024;
     path.cut(0);
     path << root << "/proc/self/cgroup";
-    if (sys::read_file(path.c_str(), text, sizeof text) <= 0) return least;
+    if (sys::read_file(path.c_str(), text, sizeof text) <= 0) return room;
     for (char *line = text; line != nullptr && *line != '\0';) {
         char *next = strchr(line, '\n');
         if (next != nullptr) *next++ = '\0';
@@ -135,35 +135,50 @@ uint64_t headroom_below(const char *root) {
         if (group != nullptr) {
             *group++ = '\0';
             ++controllers;
-            uint64_t room = kUnlimited;
+            uint64_t least = kUnlimited;
             if (*controllers == '\0') {
-                room = hierarchy_room(root, "/sys/fs/cgroup", group, kV2);
+                least = hierarchy_room(root, "/sys/fs/cgroup", group, kV2);
                 const uint64_t hybrid = hierarchy_room(root, "/sys/fs/cgroup/unified", group, kV2);
-                if (hybrid < room) room = hybrid;
+                if (hybrid < least) least = hybrid;
             } else {
                 for (const char *c = controllers; c != nullptr;) {
                     const size_t length = strcspn(c, ",");
-                    if (length == 6 && strncmp(c, "memory", 6) == 0) room = hierarchy_room(root, "/sys/fs/cgroup/memory", group, kV1);
+                    if (length == 6 && strncmp(c, "memory", 6) == 0) least = hierarchy_room(root, "/sys/fs/cgroup/memory", group, kV1);
                     c = c[length] == ',' ? c + length + 1 : nullptr;
                 }
             }
-            if (room < least) least = room;
+            if (least < room.group) room.group = least;
         }
         line = next;
     }
-    return least;
+    return room;
 }
 
-uint64_t headroom() {
-    static constinit std::atomic<uint64_t> value{0}, valid_until{0};
+uint64_t headroom_below(const char *root) {
+    const Headroom room = headroom_parts_below(root);
+    return room.machine < room.group ? room.machine : room.group;
+}
+
+Headroom headroom_parts() {
+    static constinit std::atomic<uint64_t> machine{0}, group{0}, valid_until{0};
     timespec t{};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
     const uint64_t now = static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
-    if (now < valid_until.load(std::memory_order_acquire)) return value.load(std::memory_order_relaxed);
-    const uint64_t fresh = headroom_below("");
-    value.store(fresh, std::memory_order_relaxed);
+    if (now < valid_until.load(std::memory_order_acquire)) {
+        return {machine.load(std::memory_order_relaxed), group.load(std::memory_order_relaxed)};
+    }
+    const Headroom fresh = headroom_parts_below("");
+    machine.store(fresh.machine, std::memory_order_relaxed);
+    group.store(fresh.group, std::memory_order_relaxed);
     valid_until.store(now + kKeepNs, std::memory_order_release);
     return fresh;
 }
+
+uint64_t headroom() {
+    const Headroom room = headroom_parts();
+    return room.machine < room.group ? room.machine : room.group;
+}
+
+uint64_t group_headroom() { return headroom_parts().group; }
 
 }  // namespace reprise

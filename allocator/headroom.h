@@ -8,9 +8,16 @@
 
 namespace reprise {
 
-uint64_t headroom();
+struct Headroom {
+    uint64_t machine;  // MemAvailable
+    uint64_t group;    // the tightest control group; ~0 when none limits
+};
+Headroom headroom_parts();
+uint64_t headroom();        // the lesser of both
+uint64_t group_headroom();
 
 // What headroom() reads, without the cache and with every path below `root` ("" for the real files; tests give a made-up tree).
+Headroom headroom_parts_below(const char *root);
 uint64_t headroom_below(const char *root);
 
 }  // namespace reprise

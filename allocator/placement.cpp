@@ -69,17 +69,28 @@ bool parse_bytes(const char *text, uint64_t *out) {
 }
 
 // How much address space to ask for first.
+struct LimitRule {
+    decltype(RLIMIT_AS) resource;
+    uint64_t least;
+};
+
 uint64_t wanted() {
     uint64_t bytes = 0;
     if (const char *text = getenv("REPRISE_ARENA"); text != nullptr && parse_bytes(text, &bytes)) return bytes < kMost ? bytes : kMost;
-    rlimit limit{};
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
-    // Address space is a budget here: what we reserve the job cannot have.
-    char text[64];
+    // Address space is a budget under RLIMIT_AS: what we reserve the job cannot have. Under RLIMIT_MEMLOCK it is one too once the job calls
+    // mlockall, which counts reservations; but below this size no process with a framework in it could lock itself with or without us.
+    constexpr uint64_t kWorthLocking = uint64_t{1} << 30;
     uint64_t used = 0;
+    char text[64];
     if (sys::read_file("/proc/self/statm", text, sizeof text) > 0) used = strtoull(text, nullptr, 10) * kPageSize;
-    const uint64_t left = limit.rlim_cur > used ? limit.rlim_cur - used : 0;
-    return left / 8 < kMost ? left / 8 : kMost;
+    uint64_t bytes_allowed = kMost;
+    for (auto [resource, least] : {LimitRule{RLIMIT_AS, 0}, LimitRule{RLIMIT_MEMLOCK, kWorthLocking}}) {
+        rlimit limit{};
+        if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur < least) continue;
+        const uint64_t left = limit.rlim_cur > used ? limit.rlim_cur - used : 0;
+        if (left / 8 < bytes_allowed) bytes_allowed = left / 8;
+    }
+    return bytes_allowed;
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ constinit const AllocatorPort port{
     ledger_peak,
     ledger_peak_of,
     headroom,
+    group_headroom,
     trim,
 };
 

@@ -1,8 +1,12 @@
 #include "tracker/image_pool.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -14,7 +18,31 @@ constexpr size_t kMappedImage = size_t{256} << 10;
 // Left to the job when we take memory: its own allocations must not be the ones that fail.
 constexpr size_t kReserve = size_t{32} << 20;
 constexpr unsigned kPeakWindows = 16;
+// After this many windows a job has shown its peak; before, preserving may take one part in so many of what its group still allows.
+constexpr unsigned kPeakKnownAfter = 2;
+constexpr uint64_t kShareBeforePeak = 16;
 constexpr std::align_val_t kAlignment{64};
+
+struct ResidentMemory {
+    uint64_t now = 0;
+    uint64_t peak = 0;
+};
+
+uint64_t kib_after(const char *text, const char *key) {
+    const char *found = strstr(text, key);
+    return found != nullptr ? strtoull(found + strlen(key), nullptr, 10) * 1024 : 0;
+}
+
+ResidentMemory resident_memory() {
+    char text[4096];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return {};
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0) return {};
+    text[length] = 0;
+    return {kib_after(text, "VmRSS:"), kib_after(text, "VmHWM:")};
+}
 
 size_t mapping_size(size_t size) {
     size_t unit = size >= 8 * kHugePageSize ? kHugePageSize : kPageSize;
@@ -46,9 +74,16 @@ void Image::reset() {
 
 ImagePool::~ImagePool() { trim(); }
 
-bool ImagePool::has_headroom(size_t size) const {
-    size_t free = std::min<size_t>(headroom_limit_, port_.headroom());
-    return free > kReserve && size <= free - kReserve;
+bool ImagePool::has_headroom(size_t size, LedgerKind kind) const {
+    const size_t free = std::min<size_t>(headroom_limit_, port_.headroom());
+    if (free <= kReserve || size > free - kReserve) return false;
+    const uint64_t group = port_.group_headroom();
+    if (group == ~uint64_t{0} || kind == LedgerKind::kPresent) return true;
+    // A control group kills at its limit. The job's peak decides, and it is not known before the job has gone round once.
+    if (windows_ < kPeakKnownAfter) return live_ + kept_bytes_ + size <= (group + live_ + kept_bytes_) / kShareBeforePeak;
+    const ResidentMemory resident = resident_memory();
+    const uint64_t down_from_peak = resident.peak > resident.now ? resident.peak - resident.now : 0;
+    return group > down_from_peak + kReserve && size <= group - down_from_peak - kReserve;
 }
 
 Image ImagePool::allocate(size_t size, LedgerKind kind) {
@@ -70,10 +105,10 @@ Image ImagePool::allocate(size_t size, LedgerKind kind) {
         } else {
             // What is kept for reuse must not push the sum over what was needed at once.
             while (!kept_.empty() && live_ + kept_bytes_ + capacity > recent_peak_) unmap(kept_.begin());
-            if (!has_headroom(capacity)) {
+            if (!has_headroom(capacity, kind)) {
                 trim();
                 port_.trim();
-                if (!has_headroom(capacity)) return image;
+                if (!has_headroom(capacity, kind)) return image;
             }
             void *mapping = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (mapping == MAP_FAILED) return image;

@@ -48,8 +48,9 @@ class ImagePool {
 
     // An empty Image when there is no headroom for it (or no memory at all). 64-byte aligned, mappings page-aligned; contents undefined.
     Image allocate(size_t size, LedgerKind kind);
-    // Would `size` more bytes leave the job its reserve?
-    bool has_headroom(size_t size) const;
+    // Would `size` more bytes leave the job what it needs? kPresent is held only while a replay is open, when the job's own need has
+    // passed its peak; everything else stays, so it must fit beside a peak that may be yet to come.
+    bool has_headroom(size_t size, LedgerKind kind = LedgerKind::kShadows) const;
     // A window ended: mappings unused for many windows go back.
     void window_ended();
     // Gives every kept mapping back.

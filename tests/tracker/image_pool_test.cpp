@@ -60,6 +60,20 @@ TEST(ImagePool, GivesNothingWithoutHeadroom) {
     EXPECT_TRUE(pool.allocate(1 << 20, LedgerKind::kShadows));
 }
 
+TEST(ImagePool, AGroupsLimitIsKeptAwayFromUntilThePeakIsKnown) {
+    static AllocatorPort port = *allocator_port();
+    port.headroom = []() -> uint64_t { return 800 << 20; };
+    port.group_headroom = []() -> uint64_t { return 800 << 20; };
+    ImagePool pool(port);
+    EXPECT_TRUE(pool.has_headroom(49 << 20));
+    EXPECT_FALSE(pool.has_headroom(60 << 20)) << "the job has yet to grow";
+    EXPECT_TRUE(pool.has_headroom(60 << 20, LedgerKind::kPresent)) << "for the time of a replay";
+    pool.window_ended();
+    pool.window_ended();
+    EXPECT_TRUE(pool.has_headroom(60 << 20)) << "the peak is known, and leaves this much";
+    EXPECT_FALSE(pool.has_headroom(790 << 20));
+}
+
 TEST(Image, MovesItsOwnership) {
     ImagePool pool(*allocator_port());
     Image a = pool.allocate(1000, LedgerKind::kImages);
