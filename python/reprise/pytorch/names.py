@@ -103,7 +103,7 @@ class SegmentNames:
     def _path(self, module):
         """The dotted name of a module in the model that holds it; all models are looked at once, and again for modules made since."""
         if module not in self._paths:
-            everything = [m for m in gc.get_objects() if isinstance(m, nn.Module)]
+            everything = [m for m in gc.get_objects() if issubclass(type(m), nn.Module)]  # isinstance would ask proxies
             children = {id(c) for m in everything for c in m._modules.values() if c is not None}
             for root in everything:
                 if id(root) not in children:

@@ -272,7 +272,7 @@ class Rollback:
 def describe(snapshot, index):
     """A few words about a changed entry, for messages."""
     kind, container, key, keys, values = snapshot.entry(index)
-    if keys is not None:
+    if kind in (ATTRIBUTES, DICT):
         now = dict(container)
         names = [str(k) for k, v in zip(keys, values) if now.get(k, UNSET) is not v][:3]
         return "attribute " + ", ".join(names) if kind == ATTRIBUTES else "dict entry " + ", ".join(names)
