@@ -62,6 +62,10 @@ class SegmentNames:
 
     def name(self, function):
         """The segment's name, or None when patterns exclude it."""
+        if isinstance(function, nn.Module):  # the usual case, without taking the callable apart
+            name = self._by_key.get((type(function), id(function)))
+            if name is not None:
+                return name or None
         target, captured = unwrap(function)
         kind = getattr(target, "__code__", None) or type(target)
         key = (kind, *map(id, captured))

@@ -155,7 +155,7 @@ class Scopes:
             scope.extra = list(scope.extra) + self._hidden_items(hidden, parts)
         scope.parts = parts
         scope.python = [(part, snapshot) for part, snapshot in zip(parts, snapshots) if snapshot]
-        scope.states = [state for p in parts for state in p.states]
+        scope.states = parts[0].states if not any(p.states for p in parts[1:]) else [state for p in parts for state in p.states]
         self._hold(engine, scope, args, kwargs)
         return scope
 
@@ -216,12 +216,12 @@ class Scopes:
         """The process-wide generators, as a part of every scope."""
         items, states, owners = generators.defaults()
         part = self._default_part
-        if part is None or part.items != items:
+        if part is None or part.items is not items:
             walk = Walk()
             for owner in owners:
                 walk._attributes(owner, "random.default", False)
             part = Part(walk)
-            part.items, part.states = list(items), states
+            part.items, part.states = items, states
             part.addresses = frozenset(item[0] for item in items)
             part.generators = list(owners)
             self._default_part = part if part.reuse else None
