@@ -132,7 +132,7 @@ class Scopes:
     def find(self, engine, segment, function, args, kwargs):
         """The scope of `function(*args, **kwargs)`, and the items of its arguments; says once per segment what cannot be protected."""
         scope = Scope()
-        plain = self._plain_arguments(function, args, kwargs)
+        plain = self._plain_arguments(scope, function, args, kwargs)
         anchors, part = ([(function, type(function).__name__)], None) if plain is not None else self._outside(function, args, kwargs)
         parts = [self._defaults()]
         snapshots = [parts[0].take()]
@@ -160,15 +160,17 @@ class Scopes:
         return scope
 
     @staticmethod
-    def _plain_arguments(function, args, kwargs):
-        """The items of the arguments where the function is a module and they are host tensors of our own, which is the usual case; else None."""
+    def _plain_arguments(scope, function, args, kwargs):
+        """The items of the arguments where the function is a module and they are host tensors, which is the usual case; else None."""
         if kwargs or not isinstance(function, nn.Module):
             return None
         items = []
         for i, value in enumerate(args):
             storage = storage_of(value) if type(value) is torch.Tensor else None
-            if storage is None or not storage.resizable():
+            if storage is None:
                 return None
+            if not resizable(storage):
+                scope.held.append(storage)
             items.append((storage.data_ptr(), storage.nbytes(), _ARGUMENT_NAMES[i] if i < 16 else "argument %d" % i, ITEM_ARGUMENT))
         return items if len(items) < 2 or len({item[0] for item in items}) == len(items) else None
 
