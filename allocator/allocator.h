@@ -90,6 +90,8 @@ struct AllocatorPort {
     bool (*find)(uintptr_t address, BlockInfo *out);
     // Is the block that had `generation` at `address` still live, unmoved and of the same size?
     bool (*is_live)(uintptr_t address, Generation generation);
+    // How many generations have ended so far: while this does not change, whatever was live is live.
+    uint64_t (*endings)(Origin origin);
     // Every live arena and heap block, in address order per kind; `visit` returns false to stop. Blocks born or freed meanwhile may be
     // missed.
     void (*for_each)(bool (*visit)(void *context, const BlockInfo *block), void *context);

@@ -1,5 +1,7 @@
 #include "allocator/declared_ranges.h"
 
+#include "allocator/endings.h"
+
 #include "allocator/arena.h"
 
 namespace reprise {
@@ -9,6 +11,7 @@ constinit DeclaredRanges declared_ranges;
 void DeclaredRanges::settle() {
     if (!end_all_.exchange(false, std::memory_order_acquire)) return;
     count_.store(0, std::memory_order_relaxed);
+    note_ending(Origin::kDeclared);
 }
 
 Generation DeclaredRanges::add(AddressRange range) {
@@ -39,6 +42,7 @@ bool DeclaredRanges::remove(uintptr_t begin, Generation generation) {
         if (entries()[i].generation != generation || entries()[i].range.begin != begin) continue;
         entries()[i] = entries()[count - 1];
         count_.store(count - 1, std::memory_order_relaxed);
+        note_ending(Origin::kDeclared);
         return true;
     }
     return false;
@@ -48,6 +52,7 @@ void DeclaredRanges::end_slow(AddressRange range) {
     if (range.end <= low_.load(std::memory_order_relaxed) || range.begin >= high_.load(std::memory_order_relaxed)) return;
     if (!lock_.lock_bounded()) {
         end_all_.store(true, std::memory_order_release);
+        note_ending(Origin::kDeclared);
         return;
     }
     HeldLock held(lock_);
@@ -61,6 +66,7 @@ void DeclaredRanges::end_slow(AddressRange range) {
         }
     }
     count_.store(count, std::memory_order_relaxed);
+    note_ending(Origin::kDeclared);
 }
 
 bool DeclaredRanges::find(uintptr_t address, AddressRange *range, Generation *generation) {

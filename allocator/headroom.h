@@ -13,7 +13,7 @@ struct Headroom {
     uint64_t group;    // the tightest control group; ~0 when none limits
 };
 Headroom headroom_parts();
-uint64_t headroom();        // the lesser of both
+uint64_t headroom();  // the lesser of both
 uint64_t group_headroom();
 
 // What headroom() reads, without the cache and with every path below `root` ("" for the real files; tests give a made-up tree).

@@ -1,5 +1,7 @@
 #include "allocator/heap_table.h"
 
+#include "allocator/endings.h"
+
 #include "allocator/arena.h"
 #include "allocator/base/fault.h"
 #include "allocator/ledger.h"
@@ -139,6 +141,7 @@ HeapEntry HeapTable::remove(uintptr_t begin) {
     for (; !found && levels != 0; levels &= levels - 1) found = remove_at(static_cast<unsigned>(__builtin_ctz(levels)), begin, &entry);
     if (!found) return {};
     slot.count.fetch_sub(1, std::memory_order_relaxed);
+    note_ending(Origin::kHeap);
     return entry;
 }
 

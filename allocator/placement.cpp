@@ -7,10 +7,14 @@
 #include "allocator/arena.h"
 #include "allocator/base/fault.h"
 #include "allocator/declared_ranges.h"
+#include "allocator/endings.h"
 #include "allocator/heap_table.h"
 #include "allocator/page_guard.h"
 
 namespace reprise {
+
+constinit EndingCount g_endings[3];
+
 namespace {
 
 enum : int { kNew, kStarting, kStarted, kFailed };
@@ -118,8 +122,16 @@ size_t block_size(const void *address) {
     const auto at = reinterpret_cast<uintptr_t>(address);
     return arena.find(at, &range, &generation) && range.begin == at ? range.size() : 0;
 }
-bool release_block(void *address) { return arena.release(reinterpret_cast<uintptr_t>(address)); }
-bool resize_in_place(void *address, size_t size) { return arena.resize(reinterpret_cast<uintptr_t>(address), size); }
+bool release_block(void *address) {
+    const bool released = arena.release(reinterpret_cast<uintptr_t>(address));
+    if (released) note_ending(Origin::kArena);
+    return released;
+}
+bool resize_in_place(void *address, size_t size) {
+    const bool resized = arena.resize(reinterpret_cast<uintptr_t>(address), size);
+    if (resized) note_ending(Origin::kArena);
+    return resized;
+}
 
 void note_heap(const void *address, size_t size) { heap_table.note(reinterpret_cast<uintptr_t>(address), size); }
 void forget_heap(const void *address) { heap_table.forget(reinterpret_cast<uintptr_t>(address)); }

@@ -2,6 +2,7 @@
 #include "allocator/allocator.h"
 #include "allocator/arena.h"
 #include "allocator/declared_ranges.h"
+#include "allocator/endings.h"
 #include "allocator/headroom.h"
 #include "allocator/heap_table.h"
 #include "allocator/ledger.h"
@@ -130,6 +131,7 @@ constinit const AllocatorPort port{
     sizeof(AllocatorPort),
     find,
     is_live,
+    endings,
     for_each,
     declare,
     undeclare,

@@ -148,7 +148,8 @@ constexpr reprise_engine_table kTable = {REPRISE_ENGINE_ABI,
 }  // namespace
 }  // namespace reprise
 
-extern "C" __attribute__((visibility("default"))) int reprise_engine_open(const reprise::AllocatorPort *port, const reprise_engine_table **table) {
+extern "C" __attribute__((visibility("default"))) int reprise_engine_open(const reprise::AllocatorPort *port,
+                                                                          const reprise_engine_table **table) {
     using namespace reprise;
     if (port == nullptr || table == nullptr || port->abi != kAllocatorPortAbi || port->size < sizeof(AllocatorPort)) return -1;
     if (engine == nullptr) {

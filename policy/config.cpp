@@ -11,7 +11,8 @@ namespace reprise {
 namespace {
 
 template <class Value>
-void choose(Config &config, const char *variable, const char *text, const std::vector<std::pair<const char *, Value>> &choices, Value *out) {
+void choose(Config &config, const char *variable, const char *text, const std::vector<std::pair<const char *, Value>> &choices,
+            Value *out) {
     if (text == nullptr || *text == 0) return;
     std::string allowed;
     for (const auto &[name, value] : choices) {
@@ -36,10 +37,14 @@ uint64_t machine_memory() {
 
 const char *to_string(Policy policy) {
     switch (policy) {
-        case Policy::kSelective: return "selective";
-        case Policy::kWhole: return "whole";
-        case Policy::kAudit: return "audit";
-        case Policy::kOff: break;
+        case Policy::kSelective:
+            return "selective";
+        case Policy::kWhole:
+            return "whole";
+        case Policy::kAudit:
+            return "audit";
+        case Policy::kOff:
+            break;
     }
     return "off";
 }
@@ -74,7 +79,8 @@ bool parse_budget(const std::string &text, uint64_t whole, uint64_t *bytes) {
 Config Config::from_environment(const char *(*lookup)(const char *name)) {
     Config config;
     choose<Policy>(config, "REPRISE_POLICY", lookup("REPRISE_POLICY"),
-                   {{"selective", Policy::kSelective}, {"whole", Policy::kWhole}, {"audit", Policy::kAudit}, {"off", Policy::kOff}}, &config.policy);
+                   {{"selective", Policy::kSelective}, {"whole", Policy::kWhole}, {"audit", Policy::kAudit}, {"off", Policy::kOff}},
+                   &config.policy);
     choose<Verify>(config, "REPRISE_VERIFY", lookup("REPRISE_VERIFY"),
                    {{"off", Verify::kOff}, {"digest", Verify::kDigest}, {"bytes", Verify::kBytes}}, &config.verify);
     choose<OnReject>(config, "REPRISE_ON_REJECT", lookup("REPRISE_ON_REJECT"), {{"fail", OnReject::kFail}, {"warn", OnReject::kWarn}},
@@ -102,7 +108,8 @@ Config Config::from_environment(const char *(*lookup)(const char *name)) {
         if (*end == 0 && value > 0) {
             config.busy_timeout_ms = value;
         } else {
-            config.complaints.push_back("REPRISE_BUSY_TIMEOUT_MS=" + std::string(text).substr(0, 80) + " is not a number of milliseconds; using 30000");
+            config.complaints.push_back("REPRISE_BUSY_TIMEOUT_MS=" + std::string(text).substr(0, 80) +
+                                        " is not a number of milliseconds; using 30000");
         }
     }
     return config;

@@ -20,9 +20,9 @@ struct Config {
     Verify verify = Verify::kOff;
     OnReject on_reject = OnReject::kFail;
     LogLevel log = LogLevel::kWarn;
-    uint64_t budget = 0;       // bytes; 0: none given
-    std::string records;       // path, "" for none
-    std::string report;        // path of the statistics written at exit, "" for none
+    uint64_t budget = 0;  // bytes; 0: none given
+    std::string records;  // path, "" for none
+    std::string report;   // path of the statistics written at exit, "" for none
     bool force_compare = false;
     bool require = false;
     uint64_t busy_timeout_ms = 30000;

@@ -18,8 +18,9 @@ std::unique_ptr<DirtySource> choose_guard(const AllocatorPort &port, const Confi
     if (!guard) {
         GuardCapabilities capabilities;
         port.guard_probe(&capabilities);
-        log_line(LogLevel::kWarn, format("page writes cannot be tracked here (%s): buffers are compared instead, at the cost of reading them",
-                                         capabilities.reason));
+        log_line(LogLevel::kWarn,
+                 format("page writes cannot be tracked here (%s): buffers are compared instead, at the cost of reading them",
+                        capabilities.reason));
     }
     return guard;
 }
@@ -47,15 +48,19 @@ Engine::Engine(const AllocatorPort &port, Config config)
       records_(config_.records) {
     for (const std::string &complaint : config_.complaints) log_line(LogLevel::kError, complaint);
     if (config_.budget != 0) {
-        log_line(LogLevel::kWarn, format("REPRISE_BUDGET (%s) is noted but not enforced yet: every segment is replayed", human_bytes(config_.budget).c_str()));
+        log_line(LogLevel::kWarn, format("REPRISE_BUDGET (%s) is noted but not enforced yet: every segment is replayed",
+                                         human_bytes(config_.budget).c_str()));
     }
 }
 
 int Engine::mode() const {
     switch (config_.policy) {
-        case Policy::kOff: return 0;
-        case Policy::kAudit: return 1;
-        default: return 2;
+        case Policy::kOff:
+            return 0;
+        case Policy::kAudit:
+            return 1;
+        default:
+            return 2;
     }
 }
 

@@ -26,7 +26,7 @@ namespace reprise {
 
 // What the engine remembers per thread.
 struct ThreadState {
-    std::vector<reprise_range> scope;    // of the next forward
+    std::vector<reprise_range> scope;  // of the next forward
     bool has_scope = false;
     std::vector<uint64_t> open_replays;  // executions, innermost last
     char error[Status::kTextCapacity] = {};
@@ -78,6 +78,8 @@ class Engine {
     void abandon_open_replays(uint64_t instance);
     void window_may_have_ended();
     void remove_execution(uint64_t id);
+    std::unique_ptr<Replay> take_replay(Replay::Options options);
+    void give_back(std::unique_ptr<Replay> replay);
 
     // engine_scope.cpp
     void resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given);
@@ -112,6 +114,7 @@ class Engine {
     std::unordered_map<uint64_t, std::unique_ptr<Instance>> instances_;
     std::unordered_map<uint64_t, std::unique_ptr<Execution>> executions_;
     std::vector<Provider> providers_;
+    std::vector<std::unique_ptr<Replay>> spare_replays_;
     std::vector<Buffer *> declared_;  // by reprise_track, in order
 
     uint64_t next_instance_ = 1;

@@ -10,9 +10,9 @@
 #include <new>
 
 extern "C" {
-void *__libc_malloc(size_t);          // NOLINT: glibc's names
+void *__libc_malloc(size_t);            // NOLINT: glibc's names
 void *__libc_memalign(size_t, size_t);  // NOLINT
-void __libc_free(void *);             // NOLINT
+void __libc_free(void *);               // NOLINT
 }
 
 namespace {
@@ -45,7 +45,8 @@ const Functions *choose() {
                 mimalloc_functions.allocate = reinterpret_cast<void *(*)(size_t)>(dlsym(library, "mi_malloc"));
                 mimalloc_functions.allocate_aligned = reinterpret_cast<void *(*)(size_t, size_t)>(dlsym(library, "mi_malloc_aligned"));
                 mimalloc_functions.free = reinterpret_cast<void (*)(void *)>(dlsym(library, "mi_free"));
-                if (mimalloc_functions.allocate != nullptr && mimalloc_functions.allocate_aligned != nullptr && mimalloc_functions.free != nullptr) {
+                if (mimalloc_functions.allocate != nullptr && mimalloc_functions.allocate_aligned != nullptr &&
+                    mimalloc_functions.free != nullptr) {
                     chosen = &mimalloc_functions;
                 }
             }
@@ -77,7 +78,9 @@ void *operator new(size_t size, std::align_val_t alignment) {
 void *operator new[](size_t size) { return operator new(size); }
 void *operator new[](size_t size, std::align_val_t alignment) { return operator new(size, alignment); }
 void *operator new[](size_t size, const std::nothrow_t &tag) noexcept { return operator new(size, tag); }
-void *operator new[](size_t size, std::align_val_t alignment, const std::nothrow_t &tag) noexcept { return operator new(size, alignment, tag); }
+void *operator new[](size_t size, std::align_val_t alignment, const std::nothrow_t &tag) noexcept {
+    return operator new(size, alignment, tag);
+}
 void operator delete(void *block) noexcept {
     if (block != nullptr) chosen().free(block);
 }

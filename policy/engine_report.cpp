@@ -32,7 +32,7 @@ reprise_segment Engine::reject(const Status &why, Segment *segment, Instance *in
     if (instance != nullptr) {
         // What was only watched and changed is preserved from the next window on.
         for (const ScopeEntry &entry : instance->scope) {
-            if (entry.version == 0 || !entry.buffer->mechanism || entry.buffer->mechanism->kind() != MechanismKind::kWatch) continue;
+            if (entry.buffer->mechanism->kind() != MechanismKind::kWatch) continue;
             if (!registry_.live(*entry.buffer)) continue;
             ReplayView view;
             if (!entry.buffer->mechanism->changed(entry.version, view).ok()) entry.buffer->promoted = true;
@@ -64,7 +64,8 @@ void Engine::record_replay(const Instance &instance, const Execution &execution,
     const uint64_t digest = contract_digest(instance);
     if (instance.segment->contract_digest != digest) {
         if (instance.segment->contracts != 0) {
-            log_line(LogLevel::kInfo, format("segment '%s': its contract changed (other buffers, sizes or mechanisms)", instance.segment->name.c_str()));
+            log_line(LogLevel::kInfo,
+                     format("segment '%s': its contract changed (other buffers, sizes or mechanisms)", instance.segment->name.c_str()));
         }
         instance.segment->contract_digest = digest;
         ++instance.segment->contracts;
@@ -85,7 +86,7 @@ void Engine::record_replay(const Instance &instance, const Execution &execution,
     line["nanoseconds"] = execution.spent_ns;
     nlohmann::json mechanisms = nlohmann::json::object();
     for (const ScopeEntry &entry : instance.scope) {
-        const char *kind = entry.version != 0 && entry.buffer->mechanism ? to_string(entry.buffer->mechanism->kind()) : "none";
+        const char *kind = to_string(entry.buffer->mechanism->kind());
         mechanisms[kind] = mechanisms.value(kind, 0) + 1;
     }
     line["mechanisms"] = mechanisms;
@@ -94,7 +95,8 @@ void Engine::record_replay(const Instance &instance, const Execution &execution,
         if (result->merged_elements != 0) line["merged_elements"] = result->merged_elements;
         nlohmann::json strays = nlohmann::json::array();
         for (const auto *list : {&result->strays, &result->possible}) {
-            for (const Stray &stray : *list) strays.push_back({{"buffer", stray.buffer->name}, {"bytes", stray.bytes}, {"runs", stray.runs}});
+            for (const Stray &stray : *list)
+                strays.push_back({{"buffer", stray.buffer->name}, {"bytes", stray.bytes}, {"runs", stray.runs}});
         }
         if (!strays.empty()) line["strays"] = strays;
     }
@@ -113,7 +115,8 @@ void Engine::note_audit(const Instance &instance, const Replay &replay) {
         finding.size = buffer.range.size();
         if (!records_.wanted()) return;
         nlohmann::json runs = nlohmann::json::array();
-        for (size_t i = 0; i < pieces.size() && i < kRunsPerRecord; ++i) runs.push_back({pieces[i].live - buffer.range.begin, pieces[i].size});
+        for (size_t i = 0; i < pieces.size() && i < kRunsPerRecord; ++i)
+            runs.push_back({pieces[i].live - buffer.range.begin, pieces[i].size});
         changed.push_back({{"buffer", buffer.name}, {"bytes", bytes}, {"runs", runs}});
     });
     if (!records_.wanted()) return;
@@ -131,15 +134,19 @@ void Engine::note_audit(const Instance &instance, const Replay &replay) {
 void Engine::print_audit() {
     if (config_.policy != Policy::kAudit) return;
     if (findings_.empty()) {
-        log_line(LogLevel::kError, format("audit: no replay ran on changed state (%llu replays)", static_cast<unsigned long long>(statistics_.replays)));
+        log_line(LogLevel::kError,
+                 format("audit: no replay ran on changed state (%llu replays)", static_cast<unsigned long long>(statistics_.replays)));
         return;
     }
     for (const auto &[key, finding] : findings_) {
-        log_line(LogLevel::kError, format("audit: segment '%s' replayed on changed state: buffer '%s' (%s): %llu replays, %s changed on average",
-                                          key.first.c_str(), key.second.c_str(), human_bytes(finding.size).c_str(),
-                                          static_cast<unsigned long long>(finding.replays), human_bytes(finding.bytes / finding.replays).c_str()));
+        log_line(LogLevel::kError,
+                 format("audit: segment '%s' replayed on changed state: buffer '%s' (%s): %llu replays, %s changed on average",
+                        key.first.c_str(), key.second.c_str(), human_bytes(finding.size).c_str(),
+                        static_cast<unsigned long long>(finding.replays), human_bytes(finding.bytes / finding.replays).c_str()));
     }
-    log_line(LogLevel::kError, "audit: the gradients of these segments are not those of the forward; run with REPRISE_POLICY=selective to have their state restored");
+    log_line(LogLevel::kError,
+             "audit: the gradients of these segments are not those of the forward; run with REPRISE_POLICY=selective to have their state "
+             "restored");
 }
 
 Status Engine::report(uint64_t id, reprise_status kind, const char *message) {
@@ -172,7 +179,8 @@ void Engine::fill(reprise_statistics &statistics) const {
 Status Engine::stats(reprise_statistics *out) {
     if (out == nullptr) return Status::error(REPRISE_INVALID_ARGUMENT, "statistics is NULL");
     if (out->struct_size < sizeof(size_t) || out->struct_size > 65536) {
-        return Status::error(REPRISE_INVALID_ARGUMENT, "set statistics->struct_size to sizeof(reprise_statistics) first (it is %zu)", out->struct_size);
+        return Status::error(REPRISE_INVALID_ARGUMENT, "set statistics->struct_size to sizeof(reprise_statistics) first (it is %zu)",
+                             out->struct_size);
     }
     reprise_statistics all{};
     {
@@ -242,13 +250,14 @@ void Engine::at_exit() {
     reprise_statistics s{};
     fill(s);
     const double ms = static_cast<double>(s.nanoseconds_forward + s.nanoseconds_replay) / 1e6;
-    log_line(LogLevel::kWarn,
-             format("%zu segments, %llu replays, %llu of them on changed state; %s preserved, %s loaded, %s put back; %llu rejections, %llu divergences; "
-                    "%.1f ms (%s, %s)",
-                    segments_.size(), static_cast<unsigned long long>(s.replays), static_cast<unsigned long long>(s.replays_on_changed_state),
-                    human_bytes(s.bytes_preserved).c_str(), human_bytes(s.bytes_loaded).c_str(), human_bytes(s.bytes_put_back).c_str(),
-                    static_cast<unsigned long long>(s.rejections), static_cast<unsigned long long>(s.divergences), ms, to_string(config_.policy),
-                    registry_.guard() != nullptr ? registry_.guard()->name() : "compare"));
+    log_line(LogLevel::kWarn, format("%zu segments, %llu replays, %llu of them on changed state; %s preserved, %s loaded, %s put back; "
+                                     "%llu rejections, %llu divergences; "
+                                     "%.1f ms (%s, %s)",
+                                     segments_.size(), static_cast<unsigned long long>(s.replays),
+                                     static_cast<unsigned long long>(s.replays_on_changed_state), human_bytes(s.bytes_preserved).c_str(),
+                                     human_bytes(s.bytes_loaded).c_str(), human_bytes(s.bytes_put_back).c_str(),
+                                     static_cast<unsigned long long>(s.rejections), static_cast<unsigned long long>(s.divergences), ms,
+                                     to_string(config_.policy), registry_.guard() != nullptr ? registry_.guard()->name() : "compare"));
 }
 
 }  // namespace reprise

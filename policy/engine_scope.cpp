@@ -37,7 +37,8 @@ void Engine::add_to_scope(Instance &instance, AddressRange range, const char *na
     const size_t known = registry_.size();
     Buffer *buffer = registry_.obtain(range, name, flags);
     if (buffer == nullptr) {
-        instance.refusals.push_back(format("buffer '%s' (%zu bytes) cannot be tracked: the table of declared ranges is full", name, range.size()));
+        instance.refusals.push_back(
+            format("buffer '%s' (%zu bytes) cannot be tracked: the table of declared ranges is full", name, range.size()));
         return;
     }
     if (registry_.size() != known && flags.parameter && range.size() >= kSmallBuffer) preservation_.count_parameter(*buffer);
@@ -47,7 +48,7 @@ void Engine::add_to_scope(Instance &instance, AddressRange range, const char *na
     }
     if (buffer->outstanding() == 0) registry_.use(*buffer, preservation_.choose(*buffer, learned));
 
-    ScopeEntry entry{buffer, buffer->generation, 0, optional};
+    ScopeEntry entry{buffer, 0, optional};
     CaptureCost cost;
     Status status = registry_.capture(*buffer, &entry.version, cost);
     if (!status.ok() && buffer->outstanding() == 0) {
@@ -56,14 +57,19 @@ void Engine::add_to_scope(Instance &instance, AddressRange range, const char *na
         status = registry_.capture(*buffer, &entry.version, cost);
     }
     if (buffer->watched_for_headroom) {
-        say_once(LogLevel::kWarn, "headroom " + buffer->name,
-                 format("buffer '%s' (%s) is watched, not preserved: too little memory is left for a copy; if it changes, its replay is rejected",
-                        buffer->name.c_str(), human_bytes(range.size()).c_str()));
+        say_once(
+            LogLevel::kWarn, "headroom " + buffer->name,
+            format(
+                "buffer '%s' (%s) is watched, not preserved: too little memory is left for a copy; if it changes, its replay is rejected",
+                buffer->name.c_str(), human_bytes(range.size()).c_str()));
     }
-    if (!status.ok()) instance.refusals.push_back(status.text());
     statistics_.bytes_preserved += cost.copied;
     statistics_.bytes_first_fill += cost.first_fill;
-    instance.scope.push_back(entry);
+    if (status.ok()) {
+        instance.scope.push_back(entry);
+    } else {
+        instance.refusals.push_back(status.text());
+    }
 }
 
 void Engine::learn_scope(Instance &instance) {
@@ -79,10 +85,12 @@ void Engine::learn_scope(Instance &instance) {
     instance.scope.reserve(found.blocks.size());
     for (AddressRange block : found.blocks) add_to_scope(instance, block, nullptr, {}, true, true);
     if (found.blocks.empty()) {
-        say_once(LogLevel::kWarn, "nothing tracked",
-                 format("segment '%s' began with nothing to protect: no allocation of this program is tracked and nothing is declared. Run it with "
-                        "LD_PRELOAD=libreprise.so, or declare its state with reprise_track()",
-                        instance.segment->name.c_str()));
+        say_once(
+            LogLevel::kWarn, "nothing tracked",
+            format(
+                "segment '%s' began with nothing to protect: no allocation of this program is tracked and nothing is declared. Run it with "
+                "LD_PRELOAD=libreprise.so, or declare its state with reprise_track()",
+                instance.segment->name.c_str()));
     }
 }
 
@@ -95,7 +103,8 @@ void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, 
             add_to_scope(instance, range_of(items[i].address, items[i].size), items[i].name, flags, flags.argument, false);
         }
     } else if (self.has_scope) {
-        for (const reprise_range &range : self.scope) add_to_scope(instance, range_of(range.address, range.size), nullptr, {}, false, false);
+        for (const reprise_range &range : self.scope)
+            add_to_scope(instance, range_of(range.address, range.size), nullptr, {}, false, false);
         self.has_scope = false;
         self.scope.clear();
     } else if (declared_.empty()) {
@@ -107,10 +116,12 @@ void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, 
         auto named = [&](const ScopeEntry &entry) { return entry.buffer == buffer; };
         if (items_given && std::any_of(instance.scope.begin(), instance.scope.end(), named)) continue;
         if (!registry_.live(*buffer)) {
-            say_once(LogLevel::kWarn, "gone " + buffer->name,
-                     format("the declared buffer '%s' (%zu bytes) was freed or reallocated: it is no longer in scope; call reprise_untrack before "
-                            "freeing, and reprise_track after allocating again",
-                            buffer->name.c_str(), buffer->range.size()));
+            say_once(
+                LogLevel::kWarn, "gone " + buffer->name,
+                format(
+                    "the declared buffer '%s' (%zu bytes) was freed or reallocated: it is no longer in scope; call reprise_untrack before "
+                    "freeing, and reprise_track after allocating again",
+                    buffer->name.c_str(), buffer->range.size()));
             continue;
         }
         add_to_scope(instance, buffer->range, buffer->name.c_str(), buffer->flags, false, false);
@@ -128,7 +139,8 @@ Status Engine::track(void *address, size_t size, const char *name, unsigned flag
         return Status::error(REPRISE_INVALID_ARGUMENT, "the element size must be 1, 2, 4, 8 or 16, not %u", element);
     }
     if (element > 1 && (reinterpret_cast<uintptr_t>(address) % element != 0 || size % element != 0)) {
-        return Status::error(REPRISE_INVALID_ARGUMENT, "a buffer with elements of %u bytes must begin at a multiple of it and hold whole elements", element);
+        return Status::error(REPRISE_INVALID_ARGUMENT,
+                             "a buffer with elements of %u bytes must begin at a multiple of it and hold whole elements", element);
     }
     Lock lock(mutex_);
     BufferFlags buffer_flags;
@@ -144,7 +156,8 @@ Status Engine::track(void *address, size_t size, const char *name, unsigned flag
 
 Status Engine::untrack(void *address) {
     Lock lock(mutex_);
-    auto found = std::find_if(declared_.begin(), declared_.end(), [&](Buffer *b) { return b->range.begin == reinterpret_cast<uintptr_t>(address); });
+    auto found =
+        std::find_if(declared_.begin(), declared_.end(), [&](Buffer *b) { return b->range.begin == reinterpret_cast<uintptr_t>(address); });
     if (found == declared_.end()) return Status::error(REPRISE_NOT_FOUND, "no declared buffer begins at %p", address);
     Buffer &buffer = **found;
     declared_.erase(found);
@@ -173,7 +186,8 @@ Status Engine::scope(const reprise_range *ranges, size_t count) {
 
 Status Engine::state(const char *name, reprise_state_save save, reprise_state_load load, void *context) {
     if (name == nullptr || *name == 0) return Status::error(REPRISE_INVALID_ARGUMENT, "a state provider needs a name");
-    if (strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX) return Status::error(REPRISE_INVALID_ARGUMENT, "the provider's name is too long");
+    if (strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX)
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the provider's name is too long");
     if ((save == nullptr) != (load == nullptr)) {
         return Status::error(REPRISE_INVALID_ARGUMENT, "provider '%s' needs both callbacks, or neither to be removed", name);
     }

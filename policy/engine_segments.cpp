@@ -91,7 +91,8 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     auto found = instances_.find(result.instance);
     if (found != instances_.end()) {
         found->second->states = std::move(states);
-        if (!failed_provider.empty()) found->second->refusals.push_back("the state provider '" + failed_provider + "' could not save its state");
+        if (!failed_provider.empty())
+            found->second->refusals.push_back("the state provider '" + failed_provider + "' could not save its state");
     }
     return result;
 }
@@ -99,8 +100,7 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
 void Engine::end_forward(Instance &instance) {
     instance.state = Instance::State::kOutstanding;
     for (const ScopeEntry &entry : instance.scope) {
-        if (entry.version == 0 || !port_.is_live(entry.buffer->range.begin, entry.generation)) continue;
-        entry.buffer->mechanism->forward_ended(entry.version);
+        if (registry_.live(*entry.buffer)) entry.buffer->mechanism->forward_ended(entry.version);
     }
 }
 
@@ -121,16 +121,18 @@ bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &rep
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.busy_timeout_ms);
     while (const Execution *other = overlapping(instance, replay)) {
         if (replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout) {
-            *why = Status::error(REPRISE_BUSY,
-                                 "segment '%s': the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
-                                 "end within %llu ms; end it first, or raise REPRISE_BUSY_TIMEOUT_MS",
-                                 instance.segment->name.c_str(), static_cast<unsigned long long>(other->instance),
-                                 static_cast<unsigned long long>(config_.busy_timeout_ms));
+            *why = Status::error(
+                REPRISE_BUSY,
+                "segment '%s': the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
+                "end within %llu ms; end it first, or raise REPRISE_BUSY_TIMEOUT_MS",
+                instance.segment->name.c_str(), static_cast<unsigned long long>(other->instance),
+                static_cast<unsigned long long>(config_.busy_timeout_ms));
             return false;
         }
         auto found = instances_.find(id);
         if (found == instances_.end() || found->second->release_pending) {
-            *why = Status::error(REPRISE_RELEASED, "instance %llu was released while its replay waited", static_cast<unsigned long long>(id));
+            *why =
+                Status::error(REPRISE_RELEASED, "instance %llu was released while its replay waited", static_cast<unsigned long long>(id));
             return false;
         }
         // The other replay has put its bytes back: what differs now is another question.
@@ -158,9 +160,10 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     for (size_t i = self.open_replays.size(); i-- > 0;) {
         auto open = executions_.find(self.open_replays[i]);
         if (open != executions_.end() && open->second->instance == id) {
-            say_once(LogLevel::kWarn, "reopened " + instance->segment->name,
-                     format("segment '%s': a replay was begun while an earlier one of the same instance was open; the earlier one was put back",
-                            instance->segment->name.c_str()));
+            say_once(
+                LogLevel::kWarn, "reopened " + instance->segment->name,
+                format("segment '%s': a replay was begun while an earlier one of the same instance was open; the earlier one was put back",
+                       instance->segment->name.c_str()));
             abandon_open_replays(id);
             break;
         }
@@ -189,9 +192,9 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         return result;
     }
 
-    auto replay = std::make_unique<Replay>(
-        port_, pool_, Replay::Options{(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
-                                      config_.policy == Policy::kAudit});
+    auto replay =
+        take_replay({(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
+                     config_.policy == Policy::kAudit});
     if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
         why = Status::error(REPRISE_REJECTED, "segment '%s': %s", instance->segment->name.c_str(), instance->refusals.front().c_str());
         return reject(why, instance->segment, instance, pthread_self());
@@ -210,8 +213,8 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     }
     if (!wait_for_overlaps(lock, *instance, *replay, &why)) {
         auto again = instances_.find(id);
-        return reject(why, again == instances_.end() ? nullptr : again->second->segment, again == instances_.end() ? nullptr : again->second.get(),
-                      pthread_self());
+        return reject(why, again == instances_.end() ? nullptr : again->second->segment,
+                      again == instances_.end() ? nullptr : again->second.get(), pthread_self());
     }
     const bool changed = replay->bytes_changed() != 0;
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
@@ -260,13 +263,30 @@ ReplayOutcome Engine::finish_replay(Execution &execution) {
     if (!execution.replay) return outcome;
     outcome = execution.replay->finish();
     statistics_.bytes_put_back += outcome.bytes_put_back;
-    execution.replay.reset();
+    give_back(std::move(execution.replay));
     --open_replays_;
     replay_ended_.notify_all();
     return outcome;
 }
 
 void Engine::remove_execution(uint64_t id) { executions_.erase(id); }
+
+std::unique_ptr<Replay> Engine::take_replay(Replay::Options options) {
+    std::unique_ptr<Replay> replay;
+    if (spare_replays_.empty()) {
+        replay = std::make_unique<Replay>(port_, pool_);
+    } else {
+        replay = std::move(spare_replays_.back());
+        spare_replays_.pop_back();
+    }
+    replay->set_options(options);
+    return replay;
+}
+
+void Engine::give_back(std::unique_ptr<Replay> replay) {
+    constexpr size_t kSpare = 4;
+    if (spare_replays_.size() < kSpare) spare_replays_.push_back(std::move(replay));
+}
 
 Status Engine::segment_end(reprise_segment segment, reprise_replay_result *result) {
     Lock lock(mutex_);
@@ -276,7 +296,8 @@ Status Engine::segment_end(reprise_segment segment, reprise_replay_result *resul
             return Status::error(REPRISE_WRONG_STATE, "this execution was ended already, or aborted (instance %llu)",
                                  static_cast<unsigned long long>(segment.instance));
         }
-        if (segment.execution == 0) return Status::error(REPRISE_INVALID_ARGUMENT, "this segment was not begun (its begin failed, or it is zero)");
+        if (segment.execution == 0)
+            return Status::error(REPRISE_INVALID_ARGUMENT, "this segment was not begun (its begin failed, or it is zero)");
         return Status::error(REPRISE_UNKNOWN_INSTANCE, "there is no execution %llu", static_cast<unsigned long long>(segment.execution));
     }
     Execution &execution = *found->second;
@@ -303,7 +324,8 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
         std::find(self.open_replays.begin(), self.open_replays.end(), id) != self.open_replays.end()) {
         auto inner = executions_.find(self.open_replays.back());
         if (inner != executions_.end()) {
-            return Status::error(REPRISE_WRONG_STATE, "a replay of instance %llu was begun inside this one and is still open; end or abort it first",
+            return Status::error(REPRISE_WRONG_STATE,
+                                 "a replay of instance %llu was begun inside this one and is still open; end or abort it first",
                                  static_cast<unsigned long long>(inner->second->instance));
         }
     }
@@ -329,8 +351,10 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     for (const auto *list : {&outcome.strays, &outcome.possible}) {
         for (const Stray &stray : *list) {
             reason = format(
-                "segment '%s': the replay wrote buffer '%s' (%llu bytes, %llu runs, first at offset %zu) where the forward had not. Either the segment is "
-                "not deterministic (its replay took another path), or another thread wrote the buffer meanwhile. The bytes were put back. Make the "
+                "segment '%s': the replay wrote buffer '%s' (%llu bytes, %llu runs, first at offset %zu) where the forward had not. Either "
+                "the segment is "
+                "not deterministic (its replay took another path), or another thread wrote the buffer meanwhile. The bytes were put back. "
+                "Make the "
                 "segment deterministic, or declare the buffer REPRISE_TRACK_CONCURRENT",
                 instance != nullptr ? instance->segment->name.c_str() : "?", stray.buffer->name.c_str(),
                 static_cast<unsigned long long>(stray.bytes), static_cast<unsigned long long>(stray.runs),
@@ -343,7 +367,11 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
         if (!warn_only()) status = Status::error(REPRISE_DIVERGED, "%s", reason.c_str());
     }
     if (instance != nullptr) {
-        record_replay(*instance, execution, !outcome.strays.empty() ? "divergence" : execution.unprotected ? "unprotected" : "match", reason, &outcome);
+        record_replay(*instance, execution,
+                      !outcome.strays.empty() ? "divergence"
+                      : execution.unprotected ? "unprotected"
+                                              : "match",
+                      reason, &outcome);
         instance->open_replays -= 1;
         remove_execution(id);
         if (instance->release_pending && instance->open_replays == 0) drop(*instance);

@@ -20,7 +20,8 @@ void Engine::witness(Instance &instance) {
         if (witness.bytes) {
             memcpy(witness.bytes.data(), live, range.size());
         } else {
-            say_once(LogLevel::kWarn, "verify memory", "REPRISE_VERIFY=bytes: too little memory for a copy of everything; large buffers are verified by digest");
+            say_once(LogLevel::kWarn, "verify memory",
+                     "REPRISE_VERIFY=bytes: too little memory for a copy of everything; large buffers are verified by digest");
         }
     }
 }
@@ -30,7 +31,7 @@ Status Engine::verify_loaded(const Instance &instance) const {
         const ScopeEntry &entry = instance.scope[i];
         const Witness &witness = instance.witnesses[i];
         const Buffer &buffer = *entry.buffer;
-        if (!witness.present || !port_.is_live(buffer.range.begin, entry.generation)) continue;
+        if (!witness.present || !registry_.live(buffer)) continue;
         const void *live = reinterpret_cast<const void *>(buffer.range.begin);
         bool same = witness.bytes ? memcmp(witness.bytes.data(), live, buffer.range.size()) == 0
                                   : kernels::digest128(live, buffer.range.size()) == witness.digest;
@@ -40,11 +41,12 @@ Status Engine::verify_loaded(const Instance &instance) const {
             const auto *a = static_cast<const std::byte *>(live);
             while (offset < buffer.range.size() && a[offset] == witness.bytes.data()[offset]) ++offset;
         }
-        return Status::error(REPRISE_REJECTED,
-                             "verification failed: after the load, buffer '%s' (%zu bytes, mechanism %s) does not hold the forward's bytes%s; please "
-                             "report this, and use REPRISE_POLICY=whole meanwhile",
-                             buffer.name.c_str(), buffer.range.size(), buffer.mechanism ? to_string(buffer.mechanism->kind()) : "none",
-                             witness.bytes ? format(" (first at offset %zu)", offset).c_str() : "");
+        return Status::error(
+            REPRISE_REJECTED,
+            "verification failed: after the load, buffer '%s' (%zu bytes, mechanism %s) does not hold the forward's bytes%s; please "
+            "report this, and use REPRISE_POLICY=whole meanwhile",
+            buffer.name.c_str(), buffer.range.size(), to_string(buffer.mechanism->kind()),
+            witness.bytes ? format(" (first at offset %zu)", offset).c_str() : "");
     }
     return {};
 }

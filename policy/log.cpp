@@ -16,11 +16,16 @@ LogLevel wanted = LogLevel::kWarn;
 
 spdlog::level::level_enum level_of(LogLevel level) {
     switch (level) {
-        case LogLevel::kError: return spdlog::level::err;
-        case LogLevel::kWarn: return spdlog::level::warn;
-        case LogLevel::kInfo: return spdlog::level::info;
-        case LogLevel::kDebug: return spdlog::level::debug;
-        case LogLevel::kOff: break;
+        case LogLevel::kError:
+            return spdlog::level::err;
+        case LogLevel::kWarn:
+            return spdlog::level::warn;
+        case LogLevel::kInfo:
+            return spdlog::level::info;
+        case LogLevel::kDebug:
+            return spdlog::level::debug;
+        case LogLevel::kOff:
+            break;
     }
     return spdlog::level::off;
 }

@@ -50,7 +50,8 @@ Status load_states(const std::vector<SavedState> &states, const std::vector<Save
         if (state.load == nullptr) continue;
         if (i < present.size() && present[i].bytes == state.bytes) continue;
         if (state.load(state.context, state.bytes.data(), state.bytes.size()) != 0) {
-            return Status::error(REPRISE_REJECTED, "the state provider '%s' could not set the state that the forward saw", state.provider.c_str());
+            return Status::error(REPRISE_REJECTED, "the state provider '%s' could not set the state that the forward saw",
+                                 state.provider.c_str());
         }
     }
     return {};

@@ -19,7 +19,8 @@ namespace reprise {
 RecordFile::RecordFile(std::string path) : path_(std::move(path)), wanted_(!path_.empty()) {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
-    run_ = format("%llx-%d", static_cast<unsigned long long>(now.tv_sec) * 1000 + static_cast<unsigned long long>(now.tv_nsec) / 1000000, getpid());
+    run_ = format("%llx-%d", static_cast<unsigned long long>(now.tv_sec) * 1000 + static_cast<unsigned long long>(now.tv_nsec) / 1000000,
+                  getpid());
     if (wanted_) open();
 }
 
@@ -51,9 +52,10 @@ bool RecordFile::open() {
 }
 
 void RecordFile::give_up(const char *what, int error) {
-    log_line(LogLevel::kError, format("the record file '%s' %s (%s): nothing more is recorded; the job goes on. Give REPRISE_RECORDS a path that "
-                                      "can be written",
-                                      path_.c_str(), what, strerror(error)));
+    log_line(LogLevel::kError,
+             format("the record file '%s' %s (%s): nothing more is recorded; the job goes on. Give REPRISE_RECORDS a path that "
+                    "can be written",
+                    path_.c_str(), what, strerror(error)));
     wanted_ = false;
 }
 
@@ -85,7 +87,7 @@ uint64_t contract_digest(const Instance &instance) {
         text += entry.buffer->name;
         text += entry.buffer->flags.argument ? "" : format(" %zu", entry.buffer->range.size());
         text += ' ';
-        text += entry.buffer->mechanism ? to_string(entry.buffer->mechanism->kind()) : "none";
+        text += to_string(entry.buffer->mechanism->kind());
     }
     for (const SavedState &state : instance.states) text += "\nstate " + state.provider;
     for (const GeneratorNote &note : instance.generators) text += "\ngenerator " + note.provider;
@@ -109,10 +111,10 @@ nlohmann::json contract_json(const Instance &instance, const std::string &run) {
         line["name"] = buffer.name;
         line["address"] = format("%#zx", static_cast<size_t>(buffer.range.begin));
         line["size"] = buffer.range.size();
-        line["generation"] = entry.generation;
+        line["generation"] = buffer.generation;
         line["version"] = entry.version;
         line["write_version"] = buffer.write_version;
-        line["mechanism"] = entry.version != 0 && buffer.mechanism ? to_string(buffer.mechanism->kind()) : "none";
+        line["mechanism"] = to_string(buffer.mechanism->kind());
         // Entries whose bytes overlap are one alias group, named by the lowest buffer id in it.
         uint64_t group = buffer.id;
         for (const ScopeEntry &other : instance.scope) {
@@ -124,17 +126,20 @@ nlohmann::json contract_json(const Instance &instance, const std::string &run) {
         if (buffer.flags.argument) line["argument"] = true;
         if (i < instance.witnesses.size() && instance.witnesses[i].present) {
             const kernels::Digest128 &digest = instance.witnesses[i].digest;
-            line["digest"] = format("%016llx%016llx", static_cast<unsigned long long>(digest.high), static_cast<unsigned long long>(digest.low));
+            line["digest"] =
+                format("%016llx%016llx", static_cast<unsigned long long>(digest.high), static_cast<unsigned long long>(digest.low));
         }
         json["buffers"].push_back(std::move(line));
     }
     json["generators"] = nlohmann::json::array();
     for (const GeneratorNote &note : instance.generators) {
-        json["generators"].push_back({{"provider", note.provider}, {"digest", format("%016llx", static_cast<unsigned long long>(note.digest))}});
+        json["generators"].push_back(
+            {{"provider", note.provider}, {"digest", format("%016llx", static_cast<unsigned long long>(note.digest))}});
     }
     for (const SavedState &state : instance.states) {
         uint64_t digest = kernels::digest(state.bytes.data(), state.bytes.size());
-        json["generators"].push_back({{"provider", state.provider}, {"digest", format("%016llx", static_cast<unsigned long long>(digest))}});
+        json["generators"].push_back(
+            {{"provider", state.provider}, {"digest", format("%016llx", static_cast<unsigned long long>(digest))}});
     }
     return json;
 }

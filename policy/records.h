@@ -1,5 +1,5 @@
-// The record file: JSON lines, one per replay (reprise.record/1) and one per new contract (reprise.contract/1). Every line is one write to a
-// descriptor opened O_APPEND, so what was written survives kill -9 up to the last whole line. A file that cannot be written is said once.
+// The record file: JSON lines, one per replay (reprise.record/1) and one per new contract (reprise.contract/1). Every line is one write to
+// a descriptor opened O_APPEND, so what was written survives kill -9 up to the last whole line. A file that cannot be written is said once.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

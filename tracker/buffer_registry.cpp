@@ -109,12 +109,17 @@ void BufferRegistry::use(Buffer &buffer, MechanismKind kind) {
     buffer.mechanism.reset();
     switch (kind) {
         case MechanismKind::kSmall:
-        case MechanismKind::kWhole: buffer.mechanism = std::make_unique<ImageMechanism>(buffer, pool_, kind); break;
+        case MechanismKind::kWhole:
+            buffer.mechanism = std::make_unique<ImageMechanism>(buffer, pool_, kind);
+            break;
         case MechanismKind::kShadow:
             buffer.mechanism = std::make_unique<ShadowMechanism>(buffer, pool_, claim_guard(buffer) ? guard_.get() : nullptr, *compare_);
             break;
-        case MechanismKind::kWatch: buffer.mechanism = std::make_unique<WatchMechanism>(buffer); break;
-        case MechanismKind::kNone: break;
+        case MechanismKind::kWatch:
+            buffer.mechanism = std::make_unique<WatchMechanism>(buffer);
+            break;
+        case MechanismKind::kNone:
+            break;
     }
 }
 

@@ -38,7 +38,7 @@ class BufferRegistry {
     // Window ended: forgets buffers that are dead, or unused for long, and hold nothing that is needed.
     void window_ended(uint64_t window);
     void forget(Buffer &buffer);
-    bool live(const Buffer &buffer) const { return !buffer.dead && port_.is_live(buffer.range.begin, buffer.generation); }
+    bool live(const Buffer &buffer) const { return still_live(port_, buffer); }
     void for_each(const std::function<void(Buffer &)> &visit);
 
     DirtySource *guard() const { return guard_.get(); }

@@ -26,12 +26,15 @@ class DirtySource {
     virtual void stop(AddressRange pages) = 0;
 
     // Appends the parts of `pages` written since the last reset, ascending and page-granular. `reference` points at the
-    // copy, taken at that reset, of the first byte of `pages` that lies in `bytes` (the part that may be read); sources that see writes ignore it.
-    // False: the source lost track (a closed descriptor, a remapping): everything in `pages` counts as written and is no longer watched.
-    virtual bool collect(AddressRange pages, AddressRange bytes, const std::byte *reference, bool reset, std::vector<AddressRange> &written) = 0;
+    // copy, taken at that reset, of the first byte of `pages` that lies in `bytes` (the part that may be read); sources that see writes
+    // ignore it. False: the source lost track (a closed descriptor, a remapping): everything in `pages` counts as written and is no longer
+    // watched.
+    virtual bool collect(AddressRange pages, AddressRange bytes, const std::byte *reference, bool reset,
+                         std::vector<AddressRange> &written) = 0;
 };
 
-// userfaultfd WP_ASYNC with PAGEMAP_SCAN get+reset, through the allocator's page guard. Null when the probe says that it does not work here.
+// userfaultfd WP_ASYNC with PAGEMAP_SCAN get+reset, through the allocator's page guard. Null when the probe says that it does not work
+// here.
 std::unique_ptr<DirtySource> make_write_protect_source(const AllocatorPort &port);
 // Comparison with a reference copy: works everywhere, at 40-70 ms/GiB.
 std::unique_ptr<DirtySource> make_compare_source();

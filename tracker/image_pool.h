@@ -1,8 +1,8 @@
 // Memory for preserved bytes: shadows, before-images, and the present of open replays.
 //
 // Big images are anonymous mappings that are kept for reuse, because a copy into memory that was never touched runs at a tenth of the
-// speed (docs/tracking.md). Kept and live bytes together never exceed the live peak of the recent windows. Every byte is in the ledger, and nothing big is
-// taken without headroom: memory at a cgroup's limit is a kill, not an ENOMEM.
+// speed (docs/tracking.md). Kept and live bytes together never exceed the live peak of the recent windows. Every byte is in the ledger, and
+// nothing big is taken without headroom: memory at a cgroup's limit is a kill, not an ENOMEM.
 #pragma once
 
 #include <cstddef>

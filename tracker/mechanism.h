@@ -42,6 +42,12 @@ struct ReplayView {
     PageBits loaded;               // pages of D (page-granular mechanisms)
     PageBits clean_before;         // pages of D that equalled the newest version before the load
     bool deep = false;             // look for strays also where that costs a comparison of everything
+
+    void clear() {
+        pieces.clear();  // keeps its memory: a Replay is used again and again
+        loaded = {};
+        clean_before = {};
+    }
 };
 
 class Mechanism {

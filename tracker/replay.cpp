@@ -20,32 +20,38 @@ void add_stray(std::vector<Stray> &out, const Buffer &buffer, const std::vector<
 
 const char *to_string(MechanismKind kind) {
     switch (kind) {
-        case MechanismKind::kSmall: return "small";
-        case MechanismKind::kWhole: return "whole";
-        case MechanismKind::kShadow: return "shadow";
-        case MechanismKind::kWatch: return "watch";
-        case MechanismKind::kNone: break;
+        case MechanismKind::kSmall:
+            return "small";
+        case MechanismKind::kWhole:
+            return "whole";
+        case MechanismKind::kShadow:
+            return "shadow";
+        case MechanismKind::kWatch:
+            return "watch";
+        case MechanismKind::kNone:
+            break;
     }
     return "none";
 }
 
 Status Replay::prepare(std::span<const ScopeEntry> scope) {
-    items_.clear();
-    items_.reserve(scope.size());
+    if (items_.size() < scope.size()) items_.resize(scope.size());
+    count_ = 0;
     bytes_changed_ = 0;
     for (const ScopeEntry &entry : scope) {
         Buffer &buffer = *entry.buffer;
-        if (!port_.is_live(buffer.range.begin, entry.generation)) {
+        if (!still_live(port_, buffer)) {
             if (entry.optional || options_.audit) continue;  // a nested replay recomputes its arguments
-            return Status::error(REPRISE_REJECTED,
-                                 "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
-                                 "keep it alive until the backward has run, or leave it out of the segment",
-                                 buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
+            return Status::error(
+                REPRISE_REJECTED,
+                "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
+                "keep it alive until the backward has run, or leave it out of the segment",
+                buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
         }
-        if (entry.version == 0) continue;
-        Item &item = items_.emplace_back();
+        Item &item = items_[count_++];
         item.buffer = &buffer;
-        item.generation = entry.generation;
+        item.lost = false;
+        item.view.clear();
         item.view.deep = options_.deep || options_.gated;
         if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) {
             if (!options_.audit) return status;
@@ -62,7 +68,7 @@ bool Replay::scopes_may_alias() const {
     AddressRange last;
     std::vector<AddressRange> ranges;
     size_t declared = 0;
-    for (const Item &item : items_) {
+    for (const Item &item : items()) {
         if (item.view.pieces.empty()) continue;
         ranges.push_back(item.buffer->range);
         declared += item.buffer->origin == Origin::kDeclared;
@@ -82,26 +88,27 @@ Status Replay::load() {
     present_ = pool_.allocate(bytes_changed_, LedgerKind::kPresent);
     if (!present_) {
         loaded_ = false;
-        return Status::error(REPRISE_REJECTED,
-                             "too little memory is left to keep the present bytes of %llu changed bytes during the replay; raise the memory limit "
-                             "or keep this segment's activations",
-                             static_cast<unsigned long long>(bytes_changed_));
+        return Status::error(
+            REPRISE_REJECTED,
+            "too little memory is left to keep the present bytes of %llu changed bytes during the replay; raise the memory limit "
+            "or keep this segment's activations",
+            static_cast<unsigned long long>(bytes_changed_));
     }
-    std::vector<kernels::SwapItem> swaps;
+    swaps_.clear();
     std::byte *save = present_.data();
-    for (const Item &item : items_) {
+    for (const Item &item : items()) {
         for (const Piece &piece : item.view.pieces) {
-            swaps.push_back({writable(piece.live), save, piece.image, piece.size});
+            swaps_.push_back({writable(piece.live), save, piece.image, piece.size});
             save += piece.size;
         }
     }
     if (!scopes_may_alias()) {
-        kernels::save_and_load_list(swaps.data(), swaps.size());
+        kernels::save_and_load_list(swaps_.data(), swaps_.size());
         return {};
     }
     // Everything is saved before anything is loaded, or the second alias would save what the first one loaded.
-    for (const kernels::SwapItem &swap : swaps) kernels::copy(swap.save_to, swap.live, swap.size);
-    for (const kernels::SwapItem &swap : swaps) kernels::copy(swap.live, swap.load_from, swap.size);
+    for (const kernels::SwapItem &swap : swaps_) kernels::copy(swap.save_to, swap.live, swap.size);
+    for (const kernels::SwapItem &swap : swaps_) kernels::copy(swap.live, swap.load_from, swap.size);
     return {};
 }
 
@@ -118,75 +125,82 @@ void Replay::find_strays_in_pieces(const Item &item, std::vector<Piece> &out) co
     }
 }
 
+// Finds and counts what one buffer's replay wrote where the forward had not. Returns what has to be undone outside D.
+std::vector<Piece> Replay::judge_strays(Item &item, ReplayOutcome &outcome) {
+    Mechanism &mechanism = *item.buffer->mechanism;
+    const BufferFlags &flags = item.buffer->flags;
+    mechanism.refresh(item.view);
+    if (flags.concurrent) return {};  // what differs outside D is the other writer's
+    std::vector<Piece> outside;
+    std::vector<Piece> found;
+    mechanism.strays(item.view, outside);
+    find_strays_in_pieces(item, found);
+    if (outside.empty() && found.empty()) return {};
+    found.insert(found.end(), outside.begin(), outside.end());
+    if (options_.gated && !flags.argument && !mechanism.forward_wrote(item.view.version)) {
+        if (item.view.pieces.empty()) {
+            ++outcome.gated_kept;
+            return {};
+        }
+        ++outcome.gated_conflict;
+    } else if (!flags.generator) {
+        add_stray(mechanism.sees_writes_exactly() ? outcome.strays : outcome.possible, *item.buffer, found);
+    }
+    return outside;
+}
+
 ReplayOutcome Replay::finish() {
     ReplayOutcome outcome;
     if (!loaded_) return outcome;
     loaded_ = false;
 
-    // What must be written back outside D, per item; D itself comes last, so that it wins where buffers overlap.
-    std::vector<std::vector<Piece>> undone(items_.size());
-    std::vector<kernels::CopyItem> copies;
-    for (size_t i = 0; i < items_.size(); ++i) {
+    // Strays first, D last, so that D wins where buffers overlap.
+    std::vector<std::pair<size_t, std::vector<Piece>>> undone;
+    for (size_t i = 0; i < count_; ++i) {
         Item &item = items_[i];
-        if (!live(item)) continue;
-        item.buffer->mechanism->refresh(item.view);
-        if (item.buffer->flags.concurrent) continue;  // what differs outside D is the other writer's
-        std::vector<Piece> outside;
-        item.buffer->mechanism->strays(item.view, outside);
-        std::vector<Piece> inside;
-        const bool forward_wrote = item.buffer->mechanism->forward_wrote(item.view.version);
-        find_strays_in_pieces(item, inside);
-        if (options_.gated && !forward_wrote && !item.buffer->flags.argument && (!outside.empty() || !inside.empty())) {
-            if (item.view.pieces.empty()) {
-                ++outcome.gated_kept;
-                continue;
-            }
-            ++outcome.gated_conflict;
-        } else if (!item.buffer->flags.generator) {
-            auto &reports = item.buffer->mechanism->sees_writes_exactly() ? outcome.strays : outcome.possible;
-            std::vector<Piece> all = outside;
-            all.insert(all.end(), inside.begin(), inside.end());
-            add_stray(reports, *item.buffer, all);
-        }
-        for (const Piece &piece : outside) {
-            copies.push_back({writable(piece.live), piece.image, piece.size});
+        item.alive = live(item);
+        if (!item.alive) continue;  // the generation ended during the replay: these addresses are somebody else's now
+        std::vector<Piece> outside = judge_strays(item, outcome);
+        if (!outside.empty()) undone.emplace_back(i, std::move(outside));
+    }
+    for (const auto &[index, pieces] : undone) {
+        for (const Piece &piece : pieces) {
+            kernels::copy(writable(piece.live), piece.image, piece.size);
             outcome.bytes_put_back += piece.size;
         }
-        undone[i] = std::move(outside);
     }
-    for (const kernels::CopyItem &copy : copies) kernels::copy(copy.to, copy.from, copy.size);
-    copies.clear();
-
+    copies_.clear();
     const std::byte *saved = present_.data();
-    for (Item &item : items_) {
-        const bool alive = live(item);
+    for (const Item &item : items()) {
         for (const Piece &piece : item.view.pieces) {
-            if (!alive) {
-                // The generation ended during the replay: these addresses are somebody else's now.
-            } else if (item.buffer->flags.concurrent) {
-                size_t element = item.buffer->flags.element;
-                size_t whole = piece.size / element * element;
+            if (item.alive && item.buffer->flags.concurrent) {
+                const size_t element = item.buffer->flags.element;
+                const size_t whole = piece.size / element * element;
                 outcome.merged_elements += kernels::merge_elements(writable(piece.live), piece.image, saved, whole, element);
                 if (whole != piece.size) kernels::copy(writable(piece.live + whole), saved + whole, piece.size - whole);
-                outcome.bytes_put_back += piece.size;
-            } else {
-                copies.push_back({writable(piece.live), saved, piece.size});
-                outcome.bytes_put_back += piece.size;
+            } else if (item.alive) {
+                copies_.push_back({writable(piece.live), saved, piece.size});
             }
+            if (item.alive) outcome.bytes_put_back += piece.size;
             saved += piece.size;
         }
     }
-    kernels::copy_list(copies.data(), copies.size());
-    for (size_t i = 0; i < items_.size(); ++i) {
-        if (live(items_[i])) items_[i].buffer->mechanism->put_back(items_[i].view, undone[i]);
+    kernels::copy_list(copies_.data(), copies_.size());
+    static const std::vector<Piece> kNone;
+    size_t next = 0;
+    for (size_t i = 0; i < count_; ++i) {
+        const bool has_undone = next < undone.size() && undone[next].first == i;
+        const std::vector<Piece> &pieces = has_undone ? undone[next++].second : kNone;
+        if (items_[i].alive) items_[i].buffer->mechanism->put_back(items_[i].view, pieces);
     }
     present_.reset();
+    count_ = 0;
     return outcome;
 }
 
 std::vector<AddressRange> Replay::ranges() const {
     std::vector<AddressRange> ranges;
-    for (const Item &item : items_) {
+    for (const Item &item : items()) {
         for (const Piece &piece : item.view.pieces) ranges.push_back(piece.range());
     }
     std::sort(ranges.begin(), ranges.end(), [](AddressRange a, AddressRange b) { return a.begin < b.begin; });

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "tracker/buffer.h"
 #include "tracker/image_pool.h"
 
@@ -18,8 +20,7 @@ namespace reprise {
 // A buffer at a version: one line of a contract.
 struct ScopeEntry {
     Buffer *buffer = nullptr;
-    Generation generation = 0;
-    Version version = 0;    // 0: could not be captured
+    Version version = 0;
     bool optional = false;  // not rejected when it is gone at the replay (arguments, learned scope)
 };
 
@@ -47,7 +48,9 @@ class Replay {
         bool audit = false;  // nothing will be loaded: what could not be is a finding, not a failure
     };
 
-    Replay(const AllocatorPort &port, ImagePool &pool, Options options) : port_(port), pool_(pool), options_(options) {}
+    Replay(const AllocatorPort &port, ImagePool &pool) : port_(port), pool_(pool) {}
+    // A Replay may be used again after finish(), with other options: its vectors keep their memory.
+    void set_options(Options options) { options_ = options; }
 
     Status prepare(std::span<const ScopeEntry> scope);
     Status load();
@@ -62,7 +65,7 @@ class Replay {
     // Visits every buffer with changed bytes.
     template <class Fn>
     void for_each_changed(Fn fn) const {
-        for (const Item &item : items_) {
+        for (const Item &item : items()) {
             uint64_t bytes = 0;
             for (const Piece &piece : item.view.pieces) bytes += piece.size;
             if (item.lost) bytes = item.buffer->range.size();
@@ -73,19 +76,26 @@ class Replay {
   private:
     struct Item {
         Buffer *buffer = nullptr;
-        Generation generation = 0;
         ReplayView view;
+        bool alive = true;  // at the end of the replay
         bool lost = false;  // audit: changed, and could not have been loaded
     };
-    bool live(const Item &item) const { return port_.is_live(item.buffer->range.begin, item.generation); }
+    bool live(const Item &item) const { return still_live(port_, *item.buffer); }
     bool scopes_may_alias() const;
+    std::vector<Piece> judge_strays(Item &item, ReplayOutcome &outcome);
     void find_strays_in_pieces(const Item &item, std::vector<Piece> &out) const;
 
     const AllocatorPort &port_;
     ImagePool &pool_;
     Options options_;
-    std::vector<Item> items_;  // buffers that exist
-    Image present_;            // the pieces' present bytes, one after the other
+    std::span<Item> items() { return {items_.data(), count_}; }
+    std::span<const Item> items() const { return {items_.data(), count_}; }
+
+    std::vector<Item> items_;  // of which `count_` are used: buffers that exist
+    size_t count_ = 0;
+    std::vector<kernels::SwapItem> swaps_;
+    std::vector<kernels::CopyItem> copies_;
+    Image present_;  // the pieces' present bytes, one after the other
     uint64_t bytes_changed_ = 0;
     bool loaded_ = false;
 };

@@ -33,8 +33,12 @@ class Driver {
         EXPECT_TRUE(engine_->scope(scope.data(), scope.size()).ok());
         return engine_->forward_begin(name, nullptr, 0, false);
     }
-    reprise_segment replay(const char *name, uint64_t instance, uint32_t options = 0) { return engine_->replay_begin(name, instance, options); }
-    reprise_status end(reprise_segment segment, reprise_replay_result *result = nullptr) { return engine_->segment_end(segment, result).code(); }
+    reprise_segment replay(const char *name, uint64_t instance, uint32_t options = 0) {
+        return engine_->replay_begin(name, instance, options);
+    }
+    reprise_status end(reprise_segment segment, reprise_replay_result *result = nullptr) {
+        return engine_->segment_end(segment, result).code();
+    }
     reprise_statistics stats() {
         reprise_statistics s{};
         s.struct_size = sizeof s;

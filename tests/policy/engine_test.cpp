@@ -682,7 +682,8 @@ TEST(Config, Budgets) {
     EXPECT_EQ(bytes, 80 * gib);
     EXPECT_TRUE(parse_budget("4096", 0, &bytes));
     EXPECT_EQ(bytes, 4096u);
-    for (const char *bad : {"", "x", "0", "-5", "120%", "5 parsecs", "nan", "inf", "1e40"}) EXPECT_FALSE(parse_budget(bad, gib, &bytes)) << bad;
+    for (const char *bad : {"", "x", "0", "-5", "120%", "5 parsecs", "nan", "inf", "1e40"})
+        EXPECT_FALSE(parse_budget(bad, gib, &bytes)) << bad;
 }
 
 }  // namespace

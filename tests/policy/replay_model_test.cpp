@@ -69,11 +69,16 @@ class Model {
     size_t pick(size_t n) { return next_random(random_) % n; }
     size_t random_size() {
         switch (pick(5)) {
-            case 0: return 1 + pick(300);
-            case 1: return 4096 + pick(100000);
-            case 2: return (size_t{128} << 10) + pick(300000);
-            case 3: return (size_t{2} << 20) + pick(3 << 20);
-            default: return (size_t{1} << 20) / 4096 * 4096;
+            case 0:
+                return 1 + pick(300);
+            case 1:
+                return 4096 + pick(100000);
+            case 2:
+                return (size_t{128} << 10) + pick(300000);
+            case 3:
+                return (size_t{2} << 20) + pick(3 << 20);
+            default:
+                return (size_t{1} << 20) / 4096 * 4096;
         }
     }
     void scribble(uint8_t *at, size_t size) {
@@ -85,9 +90,15 @@ class Model {
         Block &block = blocks_[pick(blocks_.size())];
         size_t size;
         switch (pick(6)) {
-            case 0: size = block.size(); break;                                  // dense
-            case 1: size = 1 + pick(std::min<size_t>(block.size(), 65536)); break;  // a stretch
-            default: size = 1 + pick(std::min<size_t>(block.size(), 200)); break;   // sparse
+            case 0:
+                size = block.size();
+                break;  // dense
+            case 1:
+                size = 1 + pick(std::min<size_t>(block.size(), 65536));
+                break;  // a stretch
+            default:
+                size = 1 + pick(std::min<size_t>(block.size(), 200));
+                break;  // sparse
         }
         size_t offset = pick(block.size() - size + 1);
         if (pick(8) == 0 && size <= 4096) {  // by the kernel
@@ -116,8 +127,8 @@ class Model {
         for (size_t i = 0; i < blocks_.size(); ++i) {
             ASSERT_EQ(expected[i].size(), blocks_[i].size());
             auto wrong = std::mismatch(expected[i].begin(), expected[i].end(), blocks_[i].data());
-            ASSERT_TRUE(wrong.first == expected[i].end()) << when << ": buffer " << i << " of " << blocks_[i].size() << " bytes differs at offset "
-                                                          << (wrong.first - expected[i].begin());
+            ASSERT_TRUE(wrong.first == expected[i].end()) << when << ": buffer " << i << " of " << blocks_[i].size()
+                                                          << " bytes differs at offset " << (wrong.first - expected[i].begin());
         }
     }
 
@@ -187,12 +198,24 @@ class Model {
 
     void operation() {
         switch (pick(10)) {
-            case 0: forward(); break;
-            case 1: begin_replay(); break;
-            case 2: end_replay(); break;
-            case 3: release(); break;
-            case 4: end_open_forward(); break;
-            default: write(); break;
+            case 0:
+                forward();
+                break;
+            case 1:
+                begin_replay();
+                break;
+            case 2:
+                end_replay();
+                break;
+            case 3:
+                release();
+                break;
+            case 4:
+                end_open_forward();
+                break;
+            default:
+                write();
+                break;
         }
     }
 

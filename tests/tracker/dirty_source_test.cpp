@@ -42,7 +42,8 @@ class DirtySourceTest : public testing::TestWithParam<Kind> {
             EXPECT_FALSE(range.empty());
             EXPECT_TRUE(part.pages().contains(range));
             last = range.end;
-            for (uintptr_t page = range.begin; page < range.end; page += kPageSize) pages.push_back((page - memory_.range().begin) / kPageSize);
+            for (uintptr_t page = range.begin; page < range.end; page += kPageSize)
+                pages.push_back((page - memory_.range().begin) / kPageSize);
         }
         return pages;
     }
@@ -127,7 +128,6 @@ TEST_P(DirtySourceTest, WritesWithoutEffectAsItSays) {
     p[0] = p[0];
     EXPECT_EQ(pages(true), source_->sees_writes_without_effect() ? List{5} : List{});
 }
-
 
 INSTANTIATE_TEST_SUITE_P(Sources, DirtySourceTest,
                          testing::Values(Kind{"WpAsync", [] { return make_write_protect_source(*allocator_port()); }},

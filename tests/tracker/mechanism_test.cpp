@@ -30,7 +30,8 @@ uint64_t next_random(uint64_t &state) {
 class MechanismTest : public testing::TestWithParam<Kind> {
   protected:
     static constexpr size_t kBlock = 9 << 18;
-    MechanismTest() : memory_(kBlock), pool_(*allocator_port()), guard_(make_write_protect_source(*allocator_port())), compare_(make_compare_source()) {
+    MechanismTest()
+        : memory_(kBlock), pool_(*allocator_port()), guard_(make_write_protect_source(*allocator_port())), compare_(make_compare_source()) {
         // Neither end on a page boundary: neighbours must not be touched.
         buffer_.range = {memory_.range().begin + 1001, memory_.range().end - 77};
         BlockInfo block;
@@ -113,9 +114,12 @@ TEST_P(MechanismTest, RandomVersions) {
         for (int step = 0; step < 100 && !HasFatalFailure(); ++step) {
             switch (next_random(random) % 8) {
                 case 0:
-                case 1: capture(); break;
+                case 1:
+                    capture();
+                    break;
                 case 2:
-                    if (!copies_.empty()) release(std::next(copies_.begin(), static_cast<ptrdiff_t>(next_random(random) % copies_.size()))->first);
+                    if (!copies_.empty())
+                        release(std::next(copies_.begin(), static_cast<ptrdiff_t>(next_random(random) % copies_.size()))->first);
                     break;
                 case 3:
                     if (!copies_.empty()) {
@@ -156,7 +160,8 @@ TEST_P(MechanismTest, ForwardsOwnWritesAreKnownEvenWhenUndone) {
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, MechanismTest,
                          testing::Values(Kind{"Small", MechanismKind::kSmall, false}, Kind{"Whole", MechanismKind::kWhole, false},
-                                         Kind{"ShadowGuarded", MechanismKind::kShadow, true}, Kind{"ShadowCompared", MechanismKind::kShadow, false}),
+                                         Kind{"ShadowGuarded", MechanismKind::kShadow, true},
+                                         Kind{"ShadowCompared", MechanismKind::kShadow, false}),
                          [](const auto &kind) { return kind.param.name; });
 
 class ShadowTest : public MechanismTest {

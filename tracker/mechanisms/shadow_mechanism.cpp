@@ -72,10 +72,11 @@ ShadowMechanism::BlockCounts ShadowMechanism::block_counts() const {
 Status ShadowMechanism::first_fill(Version version, CaptureCost &cost) {
     shadow_ = pool_.allocate(pages_.size(), LedgerKind::kShadows);
     if (!shadow_) {
-        return Status::error(REPRISE_OUT_OF_MEMORY,
-                             "buffer '%s' (%zu bytes at %#zx) was not preserved: too little memory is left for its shadow; raise the memory "
-                             "limit or keep this segment's activations",
-                             buffer_.name.c_str(), buffer_.range.size(), static_cast<size_t>(buffer_.range.begin));
+        return Status::error(
+            REPRISE_OUT_OF_MEMORY,
+            "buffer '%s' (%zu bytes at %#zx) was not preserved: too little memory is left for its shadow; raise the memory "
+            "limit or keep this segment's activations",
+            buffer_.name.c_str(), buffer_.range.size(), static_cast<size_t>(buffer_.range.begin));
     }
     if (guard_ != nullptr && guard_->start(pages_)) {
         for (Block &block : blocks_) block.mode = Mode::kGuarded;
@@ -235,8 +236,7 @@ Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
         PageRuns compared;
         collect(Mode::kGuarded, true, guarded);
         collect(Mode::kCompared, false, compared);
-        std::merge(guarded.begin(), guarded.end(), compared.begin(), compared.end(), std::back_inserter(watched),
-                   by_first);
+        std::merge(guarded.begin(), guarded.end(), compared.begin(), compared.end(), std::back_inserter(watched), by_first);
         PageRuns dense;
         for_blocks(Mode::kDense, [&](size_t, size_t, PageRun run) {
             if (versions_.empty()) {
@@ -355,10 +355,11 @@ Status ShadowMechanism::changed(Version version, ReplayView &view) {
     view.version = version;
     view.version_at_begin = newest_;
     if (version < unsaved_until_) {
-        return Status::error(REPRISE_REJECTED,
-                             "buffer '%s' (%zu bytes): its before-images did not fit into the memory that was left; raise the memory limit or "
-                             "keep fewer forwards outstanding",
-                             buffer_.name.c_str(), buffer_.range.size());
+        return Status::error(
+            REPRISE_REJECTED,
+            "buffer '%s' (%zu bytes): its before-images did not fit into the memory that was left; raise the memory limit or "
+            "keep fewer forwards outstanding",
+            buffer_.name.c_str(), buffer_.range.size());
     }
     PageRuns now;
     collect(Mode::kGuarded, false, now);

@@ -17,8 +17,9 @@ Status WatchMechanism::changed(Version version, ReplayView &view) {
     view.version = version;
     auto found = std::find_if(records_.begin(), records_.end(), [&](const Record &r) { return r.version == version; });
     if (found != records_.end() && found->digest == digest_now()) return {};
-    const char *remedy = buffer_.flags.argument ? "pass a copy of this argument, or do not write it between the forward and the backward"
-                                                : "it is preserved from the next window on; REPRISE_POLICY=whole preserves it from the start";
+    const char *remedy = buffer_.flags.argument
+                             ? "pass a copy of this argument, or do not write it between the forward and the backward"
+                             : "it is preserved from the next window on; REPRISE_POLICY=whole preserves it from the start";
     return Status::error(REPRISE_REJECTED,
                          "buffer '%s' (%zu bytes at %#zx) was only watched%s and has changed since the forward: its old bytes are gone; %s",
                          buffer_.name.c_str(), buffer_.range.size(), static_cast<size_t>(buffer_.range.begin),

@@ -24,7 +24,8 @@ class CompareSource final : public DirtySource {
         if (!whole.empty()) {
             size_t count = whole.size() / kPageSize;
             bits_.assign((count + 7) / 8, 0);
-            if (kernels::compare_pages(reinterpret_cast<const void *>(whole.begin), at(reference, readable, whole.begin), count, bits_.data()) != 0) {
+            if (kernels::compare_pages(reinterpret_cast<const void *>(whole.begin), at(reference, readable, whole.begin), count,
+                                       bits_.data()) != 0) {
                 for (size_t page = 0; page < count; ++page) {
                     if (page % 8 == 0 && bits_[page / 8] == 0) {
                         page += 7;
