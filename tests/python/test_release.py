@@ -177,7 +177,7 @@ def test_divergence_is_raised_and_put_back(reference):
             return self.linear(x)
 
     module = Diverges()
-    loss = torch.utils.checkpoint.checkpoint(module, make_input(), use_reentrant=False, early_stop=False).sum()
+    loss = torch.utils.checkpoint.checkpoint(module, make_input(), use_reentrant=False).sum()
     SWITCH[0] = True
     try:
         with pytest.raises(DivergedError):

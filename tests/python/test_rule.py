@@ -114,9 +114,10 @@ def test_backward_while_its_forward_runs(reference):
         call(segment, x).sum().backward()
         return x.grad
 
-    assert_as_retained(
-        Step, program, lambda f, *a: torch.utils.checkpoint.checkpoint(f, *a, use_reentrant=False, preserve_rng_state=False, early_stop=False)
-    )
+    with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+        assert_as_retained(
+            Step, program, lambda f, *a: torch.utils.checkpoint.checkpoint(f, *a, use_reentrant=False, preserve_rng_state=False)
+        )
 
 
 def test_same_block_applied_three_times(reference, form):
