@@ -83,7 +83,8 @@ class Engine {
 
     // engine_scope.cpp
     void resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given);
-    void add_to_scope(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned);
+    void add_range(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned);
+    void add_to_scope(Instance &instance, Buffer &buffer, bool optional, bool learned);
     void learn_scope(Instance &instance);
 
     // engine_verify.cpp

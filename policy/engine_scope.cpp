@@ -32,36 +32,40 @@ Status check_range(const void *address, size_t size) {
 
 }  // namespace
 
-void Engine::add_to_scope(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned) {
+void Engine::add_range(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned) {
     if (range.empty()) return;
     const size_t known = registry_.size();
     Buffer *buffer = registry_.obtain(range, name, flags);
     if (buffer == nullptr) {
-        instance.refusals.push_back(
-            format("buffer '%s' (%zu bytes) cannot be tracked: the table of declared ranges is full", name, range.size()));
+        instance.refusals.push_back(format("buffer '%s' (%zu bytes) cannot be tracked: the table of declared ranges is full",
+                                           name != nullptr ? name : "", range.size()));
         return;
     }
     if (registry_.size() != known && flags.parameter && range.size() >= kSmallBuffer) preservation_.count_parameter(*buffer);
-    if (buffer->last_window != window_) {
-        buffer->last_window = window_;
-        ++buffer->windows;
-    }
-    if (buffer->outstanding() == 0) registry_.use(*buffer, preservation_.choose(*buffer, learned));
+    add_to_scope(instance, *buffer, optional, learned);
+}
 
-    ScopeEntry entry{buffer, 0, optional};
-    CaptureCost cost;
-    Status status = registry_.capture(*buffer, &entry.version, cost);
-    if (!status.ok() && buffer->outstanding() == 0) {
-        buffer->watched_for_headroom = true;
-        registry_.use(*buffer, MechanismKind::kWatch);
-        status = registry_.capture(*buffer, &entry.version, cost);
+void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, bool learned) {
+    if (buffer.last_window != window_) {
+        buffer.last_window = window_;
+        ++buffer.windows;
     }
-    if (buffer->watched_for_headroom) {
+    if (buffer.outstanding() == 0) registry_.use(buffer, preservation_.choose(buffer, learned));
+
+    ScopeEntry entry{&buffer, 0, optional};
+    CaptureCost cost;
+    Status status = registry_.capture(buffer, &entry.version, cost);
+    if (!status.ok() && buffer.outstanding() == 0) {
+        buffer.watched_for_headroom = true;
+        registry_.use(buffer, MechanismKind::kWatch);
+        status = registry_.capture(buffer, &entry.version, cost);
+    }
+    if (buffer.watched_for_headroom) {
         say_once(
-            LogLevel::kWarn, "headroom " + buffer->name,
+            LogLevel::kWarn, "headroom " + buffer.name,
             format(
                 "buffer '%s' (%s) is watched, not preserved: too little memory is left for a copy; if it changes, its replay is rejected",
-                buffer->name.c_str(), human_bytes(range.size()).c_str()));
+                buffer.name.c_str(), human_bytes(buffer.range.size()).c_str()));
     }
     statistics_.bytes_preserved += cost.copied;
     statistics_.bytes_first_fill += cost.first_fill;
@@ -83,7 +87,7 @@ void Engine::learn_scope(Instance &instance) {
         },
         &found);
     instance.scope.reserve(found.blocks.size());
-    for (AddressRange block : found.blocks) add_to_scope(instance, block, nullptr, {}, true, true);
+    for (AddressRange block : found.blocks) add_range(instance, block, nullptr, {}, true, true);
     if (found.blocks.empty()) {
         say_once(
             LogLevel::kWarn, "nothing tracked",
@@ -100,11 +104,10 @@ void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, 
         instance.scope.reserve(count + declared_.size());
         for (size_t i = 0; i < count; ++i) {
             BufferFlags flags = flags_of(items[i]);
-            add_to_scope(instance, range_of(items[i].address, items[i].size), items[i].name, flags, flags.argument, false);
+            add_range(instance, range_of(items[i].address, items[i].size), items[i].name, flags, flags.argument, false);
         }
     } else if (self.has_scope) {
-        for (const reprise_range &range : self.scope)
-            add_to_scope(instance, range_of(range.address, range.size), nullptr, {}, false, false);
+        for (const reprise_range &range : self.scope) add_range(instance, range_of(range.address, range.size), nullptr, {}, false, false);
         self.has_scope = false;
         self.scope.clear();
     } else if (declared_.empty()) {
@@ -124,7 +127,7 @@ void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, 
                     buffer->name.c_str(), buffer->range.size()));
             continue;
         }
-        add_to_scope(instance, buffer->range, buffer->name.c_str(), buffer->flags, false, false);
+        add_to_scope(instance, *buffer, false, false);
     }
 }
 
