@@ -156,7 +156,7 @@ def main():
     parser.add_argument("--lib", required=True, help="path of libreprise.so")
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="folder with IDX files (default: %(default)s)")
     parser.add_argument("--out", default="build/examples/moco", help="folder for results and the picture (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="a smaller queue and 8 steps")
     options = parser.parse_args()
     options.train = ["--queue", "8192", "--micro-batches", "4"] if options.quick else []

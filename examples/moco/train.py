@@ -102,7 +102,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="folder with the IDX files (default: %(default)s)")
     parser.add_argument("--no-checkpoint", action="store_true", help="keep every activation")
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--micro-batches", type=int, default=8, help="segments and pushes in a step")
     parser.add_argument("--batch", type=int, default=64, help="images in a micro-batch")
     parser.add_argument("--queue", type=int, default=32768, help="keys in the queue")
