@@ -173,7 +173,7 @@ void Engine::fill(reprise_statistics &statistics) const {
     statistics.bytes_held = pool_.live();
     statistics.bytes_held_peak = pool_.live_peak();
     statistics.bytes_tracked = port_.ledger_live(LedgerKind::kTensors) + port_.ledger_live(LedgerKind::kHeapTensors);
-    statistics.bytes_tracked_peak = port_.ledger_peak_of(LedgerKind::kTensors);
+    statistics.bytes_tracked_peak = port_.ledger_peak_of(LedgerKind::kTensors) + port_.ledger_peak_of(LedgerKind::kHeapTensors);
 }
 
 Status Engine::stats(reprise_statistics *out) {

@@ -154,6 +154,11 @@ void BufferRegistry::forget(Buffer &buffer) {
 }
 
 void BufferRegistry::window_ended(uint64_t window) {
+    // Nothing can be dead while no generation ended, and what is merely unused may wait.
+    uint64_t endings = 0;
+    for (Origin origin : {Origin::kArena, Origin::kHeap, Origin::kDeclared}) endings += port_.endings(origin);
+    if (endings == swept_at_ && window % kForgetWindows != 0) return;
+    swept_at_ = endings;
     std::erase_if(retired_, [&](const auto &buffer) {
         if (buffer->outstanding() != 0) return false;
         destroy(*buffer);

@@ -65,6 +65,7 @@ class BufferRegistry {
     std::unordered_map<Generation, uint64_t> guard_owner_;  // block -> buffer id: get+reset of one buffer must not eat another's bits
     std::vector<std::unique_ptr<Buffer>> retired_;          // another generation lives at their address; instances still name them
     uint64_t next_id_ = 1;
+    uint64_t swept_at_ = ~uint64_t{0};
 };
 
 }  // namespace reprise

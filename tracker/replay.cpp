@@ -66,14 +66,21 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
 // Two buffers of one scope may share bytes: overlapping declarations, or two mappings of one file.
 bool Replay::scopes_may_alias() const {
     AddressRange last;
-    std::vector<AddressRange> ranges;
     size_t declared = 0;
+    bool ascending = true;
     for (const Item &item : items()) {
         if (item.view.pieces.empty()) continue;
-        ranges.push_back(item.buffer->range);
         declared += item.buffer->origin == Origin::kDeclared;
+        ascending = ascending && item.buffer->range.begin >= last.end;
+        last = item.buffer->range;
     }
     if (declared > 1) return true;
+    if (ascending) return false;
+    std::vector<AddressRange> ranges;
+    for (const Item &item : items()) {
+        if (!item.view.pieces.empty()) ranges.push_back(item.buffer->range);
+    }
+    last = {};
     std::sort(ranges.begin(), ranges.end(), [](AddressRange a, AddressRange b) { return a.begin < b.begin; });
     for (AddressRange range : ranges) {
         if (!last.empty() && last.meets(range)) return true;

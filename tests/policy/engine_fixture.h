@@ -17,6 +17,13 @@
 
 namespace reprise::test {
 
+inline Config quiet(Policy policy = Policy::kSelective) {
+    Config config;
+    config.policy = policy;
+    config.log = LogLevel::kOff;
+    return config;
+}
+
 // The C API's vocabulary on an Engine object, so that a test can have several, each with its own configuration.
 class Driver {
   public:

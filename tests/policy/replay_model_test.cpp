@@ -332,7 +332,11 @@ class Model {
 
 TEST_P(ReplayModel, RandomOperations) {
     uint64_t first = 1;
-    uint64_t last = 60;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    uint64_t last = 8;
+#else
+    uint64_t last = 40;
+#endif
     if (const char *only = std::getenv("REPRISE_TEST_SEED")) first = last = std::strtoull(only, nullptr, 10);
     for (uint64_t seed = first; seed <= last; ++seed) {
         SCOPED_TRACE("REPRISE_TEST_SEED=" + std::to_string(seed));
