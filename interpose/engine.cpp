@@ -73,8 +73,12 @@ void open_engine() {
     }
     ensure_allocator_started();
     const reprise_engine_table *table = nullptr;
-    if (open(allocator_port(), &table) != 0 || table == nullptr) {
-        fail(path, " refused to start", "Its own message says why.");
+    if (const int refused = open(allocator_port(), &table); refused != 0 || table == nullptr) {
+        if (refused == REPRISE_OUT_OF_MEMORY) {
+            fail(path, " did not get the memory that it needs to start", "Raise the limit on memory or address space (ulimit -v).");
+        } else {
+            fail(path, " refused to start", "It is broken or of another version: install it anew.");
+        }
         return;
     }
     if (table->abi != REPRISE_ENGINE_ABI || table->size < sizeof(reprise_engine_table)) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "allocator/base/quiet_signals.h"
 #include "interpose/environment.h"
 
 namespace reprise {
@@ -68,6 +69,7 @@ LogLine::~LogLine() {
     if (!enabled_) return;
     const int saved = errno;
     text_[length_++] = '\n';
+    const QuietSignals quiet;
     // One write, so that lines of several processes do not mix. A closed or full stderr loses the line: there is nowhere else to say it.
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_, length_);
     errno = saved;

@@ -105,11 +105,12 @@ Config Config::from_environment(const char *(*lookup)(const char *name)) {
     if (const char *text = lookup("REPRISE_BUSY_TIMEOUT_MS"); text != nullptr && *text != 0) {
         char *end = nullptr;
         unsigned long long value = strtoull(text, &end, 10);
-        if (*end == 0 && value > 0) {
+        constexpr unsigned long long kMonth = 31ULL * 24 * 60 * 60 * 1000;
+        if (*end == 0 && *text != '-' && value > 0 && value <= kMonth) {
             config.busy_timeout_ms = value;
         } else {
             config.complaints.push_back("REPRISE_BUSY_TIMEOUT_MS=" + std::string(text).substr(0, 80) +
-                                        " is not a number of milliseconds; using 30000");
+                                        " is not a number of milliseconds (up to a month); using 30000");
         }
     }
     return config;

@@ -30,7 +30,9 @@ std::unique_ptr<DirtySource> choose_guard(const AllocatorPort &port, const Confi
 ThreadState &thread_state() {
     if (state_of_thread == nullptr) {
         static const int created = pthread_key_create(&state_key, [](void *state) {
-            delete static_cast<ThreadState *>(state);
+            auto *leaving = static_cast<ThreadState *>(state);
+            if (leaving->engine != nullptr) leaving->engine->thread_exits();
+            delete leaving;
             state_of_thread = nullptr;
         });
         state_of_thread = new ThreadState;
@@ -85,9 +87,9 @@ Status Engine::note_generator(uint64_t id, const char *provider, const void *sta
 }
 
 void Engine::fork_child() {
-    // The child has one thread; replays that others had open stay as they are: their owners do not exist here.
     kernels::set_parallel(nullptr, 1);
     new (&replay_ended_) std::condition_variable();
+    forget_other_threads();
     mutex_.unlock();
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,11 +26,13 @@
 namespace reprise {
 
 // What the engine remembers per thread.
+class Engine;
 struct ThreadState {
     std::vector<reprise_range> scope;  // of the next forward
     bool has_scope = false;
     std::vector<uint64_t> open_replays;  // executions, innermost last
     char error[Status::kTextCapacity] = {};
+    Engine *engine = nullptr;  // told when the thread exits; set once it has begun something
 };
 ThreadState &thread_state();
 
@@ -58,6 +61,7 @@ class Engine {
     int mode() const;
 
     void at_exit();
+    void thread_exits();
     void fork_prepare() { mutex_.lock(); }
     void fork_parent() { mutex_.unlock(); }
     void fork_child();
@@ -75,7 +79,11 @@ class Engine {
     const Execution *overlapping(const Instance &instance, const Replay &replay) const;
     void drop(Instance &instance);
     void retire_unmanaged(const Segment *segment);
-    void abandon_open_replays(uint64_t instance);
+    void put_back_states(Lock &lock, const std::vector<SavedState> &present);
+    std::vector<uint64_t> executions_where(const std::function<bool(const Execution &)> &wanted) const;
+    std::vector<SavedState> abandon(uint64_t execution);
+    void abandon_open_replays(Lock &lock, uint64_t instance);
+    void forget_other_threads();
     void window_may_have_ended();
     void remove_execution(uint64_t id);
     std::unique_ptr<Replay> take_replay(Replay::Options options);
@@ -86,6 +94,7 @@ class Engine {
     void add_range(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned);
     void add_to_scope(Instance &instance, Buffer &buffer, bool optional, bool learned);
     void learn_scope(Instance &instance);
+    void forget_dead_declarations(AddressRange range);
 
     // engine_verify.cpp
     void witness(Instance &instance);

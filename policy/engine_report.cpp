@@ -1,8 +1,12 @@
 // What people get to see: rejections, records, audit findings, statistics, the line at exit.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "allocator/base/quiet_signals.h"
 #include "policy/clock.h"
 #include "policy/engine.h"
 #include "policy/log.h"
@@ -225,9 +229,21 @@ void Engine::write_report() const {
                                     {"replays", segment->replays},
                                     {"replays_on_changed_state", segment->replays_on_changed_state}});
     }
-    std::ofstream file(config_.report);
-    file << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-    if (!file.flush()) log_line(LogLevel::kError, format("the report '%s' cannot be written (REPRISE_REPORT)", config_.report.c_str()));
+    const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+    const QuietSignals quiet;
+    // As for the records: a pipe without a reader must not keep the job from ending.
+    const int file = ::open(config_.report.c_str(), O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+    size_t done = 0;
+    while (file >= 0 && done < text.size()) {
+        const ssize_t written = ::write(file, text.data() + done, text.size() - done);
+        if (written <= 0) break;
+        done += static_cast<size_t>(written);
+    }
+    if (done < text.size()) {
+        log_line(LogLevel::kError, format("the report '%s' cannot be written (%s): give REPRISE_REPORT a path that can be written",
+                                          config_.report.c_str(), strerror(errno)));
+    }
+    if (file >= 0) ::close(file);
 }
 
 void Engine::at_exit() {
@@ -243,7 +259,7 @@ void Engine::at_exit() {
     for (const auto &[id, execution] : executions_) {
         if (execution->is_replay && execution->replay) open.push_back(execution->instance);
     }
-    for (uint64_t instance : open) abandon_open_replays(instance);
+    for (uint64_t instance : open) abandon_open_replays(lock, instance);
     print_audit();
     write_report();
     if (config_.policy == Policy::kOff) return;

@@ -131,6 +131,15 @@ void Engine::resolve_scope(Instance &instance, const reprise_scope_item *items, 
     }
 }
 
+// The registry keeps declared buffers, dead ones too, until they are undeclared here.
+void Engine::forget_dead_declarations(AddressRange range) {
+    std::erase_if(declared_, [&](Buffer *buffer) {
+        if (!buffer->range.meets(range) || registry_.live(*buffer)) return false;
+        buffer->flags.declared = false;
+        return true;
+    });
+}
+
 Status Engine::track(void *address, size_t size, const char *name, unsigned flags) {
     if (Status status = check_range(address, size); !status.ok()) return status;
     if (name != nullptr && strnlen(name, REPRISE_NAME_MAX) >= REPRISE_NAME_MAX) {
@@ -146,6 +155,7 @@ Status Engine::track(void *address, size_t size, const char *name, unsigned flag
                              "a buffer with elements of %u bytes must begin at a multiple of it and hold whole elements", element);
     }
     Lock lock(mutex_);
+    forget_dead_declarations(range_of(address, size));  // of memory that was freed and given out again
     BufferFlags buffer_flags;
     buffer_flags.declared = true;
     buffer_flags.concurrent = (flags & REPRISE_TRACK_CONCURRENT) != 0;

@@ -54,6 +54,7 @@ Instance *Engine::find_instance(uint64_t id, Status *why) {
 reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given) {
     if (Status status = check_name(name); !status.ok()) return failed(status);
     const uint64_t began = now_ns();
+    thread_state().engine = this;
     Lock lock(mutex_);
     retire_unmanaged(&segment_named(name));
     if (!in_window_) {
@@ -121,12 +122,11 @@ bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &rep
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.busy_timeout_ms);
     while (const Execution *other = overlapping(instance, replay)) {
         if (replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout) {
-            *why = Status::error(
-                REPRISE_BUSY,
-                "segment '%s': the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
-                "end within %llu ms; end it first, or raise REPRISE_BUSY_TIMEOUT_MS",
-                instance.segment->name.c_str(), static_cast<unsigned long long>(other->instance),
-                static_cast<unsigned long long>(config_.busy_timeout_ms));
+            *why =
+                Status::error(REPRISE_BUSY,
+                              "the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
+                              "end within %llu ms; end it first, or raise REPRISE_BUSY_TIMEOUT_MS",
+                              static_cast<unsigned long long>(other->instance), static_cast<unsigned long long>(config_.busy_timeout_ms));
             return false;
         }
         auto found = instances_.find(id);
@@ -148,6 +148,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     if (Status status = check_name(name); !status.ok()) return failed(status);
     const uint64_t began = now_ns();
     ThreadState &self = thread_state();
+    self.engine = this;
     Lock lock(mutex_);
     Status why;
     Instance *instance = find_instance(id, &why);
@@ -164,7 +165,9 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
                 LogLevel::kWarn, "reopened " + instance->segment->name,
                 format("segment '%s': a replay was begun while an earlier one of the same instance was open; the earlier one was put back",
                        instance->segment->name.c_str()));
-            abandon_open_replays(id);
+            abandon_open_replays(lock, id);
+            instance = find_instance(id, &why);
+            if (instance == nullptr) return failed(why);
             break;
         }
     }
@@ -196,7 +199,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         take_replay({(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
                      config_.policy == Policy::kAudit});
     if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
-        why = Status::error(REPRISE_REJECTED, "segment '%s': %s", instance->segment->name.c_str(), instance->refusals.front().c_str());
+        why = Status::error(REPRISE_REJECTED, "%s", instance->refusals.front().c_str());
         return reject(why, instance->segment, instance, pthread_self());
     }
     if (why = replay->prepare(instance->scope); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
@@ -211,10 +214,15 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         enter();
         return result;
     }
-    if (!wait_for_overlaps(lock, *instance, *replay, &why)) {
+    instance->open_replays += 1;  // while it waits, too: nobody may let the instance go
+    const bool free_of_others = wait_for_overlaps(lock, *instance, *replay, &why);
+    if (auto again = instances_.find(id); again != instances_.end()) again->second->open_replays -= 1;
+    if (!free_of_others) {
         auto again = instances_.find(id);
-        return reject(why, again == instances_.end() ? nullptr : again->second->segment,
-                      again == instances_.end() ? nullptr : again->second.get(), pthread_self());
+        if (again == instances_.end()) return reject(why, nullptr, nullptr, pthread_self());
+        const reprise_segment refused = reject(why, again->second->segment, instance, pthread_self());
+        if (instance->release_pending && instance->open_replays == 0) drop(*instance);
+        return refused;
     }
     const bool changed = replay->bytes_changed() != 0;
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
@@ -232,25 +240,33 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     execution->bytes_changed = replay->bytes_changed();
     execution->replay = std::move(replay);
     ++open_replays_;
-    Execution *entered = execution.get();
-    const bool has_states = !instance->states.empty();
+    std::vector<SavedState> states = instance->states;
     enter();
-    if (!has_states) return result;
+    if (states.empty()) return result;
 
-    // Providers run without the lock: they are the job's code. open_replays keeps the instance alive.
+    // Providers run without the lock: they are the job's code. Another thread may abort the instance meanwhile.
     lock.unlock();
     std::string failed_provider;
-    std::vector<SavedState> present = save_again(instance->states, &failed_provider);
+    std::vector<SavedState> present = save_again(states, &failed_provider);
     if (failed_provider.empty()) {
-        why = load_states(instance->states, present);
+        why = load_states(states, present);
     } else {
         why = Status::error(REPRISE_REJECTED, "the state provider '%s' could not save its present state", failed_provider.c_str());
     }
     if (!why.ok()) (void)load_states(present, {}).ok();  // what was set already goes back
     lock.lock();
-    entered->present_states = std::move(present);
-    if (why.ok()) return result;
-    finish_replay(*entered);
+    auto entered = executions_.find(result.execution);
+    if (entered == executions_.end()) {
+        lock.unlock();
+        if (why.ok()) (void)load_states(present, {}).ok();
+        return failed(
+            Status::error(REPRISE_RELEASED, "instance %llu was aborted while its replay began", static_cast<unsigned long long>(id)));
+    }
+    if (why.ok()) {
+        entered->second->present_states = std::move(present);
+        return result;
+    }
+    finish_replay(*entered->second);
     instance->open_replays -= 1;
     std::erase(self.open_replays, result.execution);
     remove_execution(result.execution);
@@ -330,11 +346,10 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
         }
     }
     if (!execution.present_states.empty()) {
-        std::vector<SavedState> present = std::move(execution.present_states);
-        lock.unlock();
-        Status put_back = load_states(present, {});
-        lock.lock();
-        if (!put_back.ok()) log_line(LogLevel::kError, format("%s (putting back after a replay)", put_back.text()));
+        put_back_states(lock, std::vector<SavedState>(std::move(execution.present_states)));
+        if (!executions_.contains(id)) {
+            return Status::error(REPRISE_WRONG_STATE, "this execution was aborted by another thread while it ended");
+        }
     }
     auto found = instances_.find(execution.instance);
     Instance *instance = found == instances_.end() ? nullptr : found->second.get();
@@ -381,21 +396,72 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     return status;
 }
 
-// Puts back every open replay of an instance, innermost first, and forgets those executions.
-void Engine::abandon_open_replays(uint64_t instance) {
+// Providers run without the lock: whatever the caller holds by reference must be found again.
+void Engine::put_back_states(Lock &lock, const std::vector<SavedState> &present) {
+    if (present.empty()) return;
+    lock.unlock();
+    Status status = load_states(present, {});
+    lock.lock();
+    if (!status.ok()) log_line(LogLevel::kError, format("%s (putting back after a replay)", status.text()));
+}
+
+// Forgets an execution that will never be ended. A replay's bytes are put back; what its providers are to be put back to is returned.
+std::vector<SavedState> Engine::abandon(uint64_t id) {
+    auto found = executions_.find(id);
+    if (found == executions_.end()) return {};
+    const std::unique_ptr<Execution> execution = std::move(found->second);
+    executions_.erase(found);
+    std::erase(thread_state().open_replays, id);
+    auto instance = instances_.find(execution->instance);
+    if (!execution->is_replay) {
+        if (instance != instances_.end()) end_forward(*instance->second);
+        return {};
+    }
+    finish_replay(*execution);
+    if (instance != instances_.end()) {
+        instance->second->open_replays -= 1;
+        if (instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
+    }
+    return std::move(execution->present_states);
+}
+
+// Innermost first.
+std::vector<uint64_t> Engine::executions_where(const std::function<bool(const Execution &)> &wanted) const {
     std::vector<uint64_t> ids;
     for (const auto &[id, execution] : executions_) {
-        if (execution->instance == instance && execution->is_replay) ids.push_back(id);
+        if (wanted(*execution)) ids.push_back(id);
     }
     std::sort(ids.rbegin(), ids.rend());
-    for (uint64_t id : ids) {
-        Execution &execution = *executions_.find(id)->second;
-        std::vector<SavedState> present = std::move(execution.present_states);
-        finish_replay(execution);
-        (void)load_states(present, {}).ok();
-        if (auto found = instances_.find(instance); found != instances_.end()) found->second->open_replays -= 1;
-        if (pthread_equal(execution.thread, pthread_self()) != 0) std::erase(thread_state().open_replays, id);
-        remove_execution(id);
+    return ids;
+}
+
+void Engine::abandon_open_replays(Lock &lock, uint64_t instance) {
+    for (uint64_t id : executions_where([&](const Execution &e) { return e.is_replay && e.instance == instance; })) {
+        put_back_states(lock, abandon(id));
+    }
+}
+
+// Nobody else may end what this thread began, and the next thread may get its pthread_t: its replays are put back, its forwards ended.
+void Engine::thread_exits() {
+    Lock lock(mutex_);
+    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) != 0; })) {
+        auto found = executions_.find(id);
+        auto instance = found != executions_.end() ? instances_.find(found->second->instance) : instances_.end();
+        if (instance != instances_.end() && found->second->is_replay) {
+            const std::string &name = instance->second->segment->name;
+            say_once(LogLevel::kWarn, "thread " + name,
+                     format("segment '%s': a thread exited without ending its replay, which was put back; end or abort it on that thread",
+                            name.c_str()));
+        }
+        put_back_states(lock, abandon(id));
+    }
+}
+
+// In a forked child only the forking thread goes on: what the others had loaded is put back, or the child would keep old bytes for ever.
+// States of providers stay as they are: a handler of fork is no place for the job's code.
+void Engine::forget_other_threads() {
+    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) == 0; })) {
+        (void)abandon(id);
     }
 }
 
@@ -406,9 +472,10 @@ Status Engine::segment_abort(uint64_t id) {
         find_instance(id, &why);
         return why;
     }
-    abandon_open_replays(id);
+    abandon_open_replays(lock, id);
     std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
-    drop(*instances_.find(id)->second);
+    // While providers were put back, another thread may have let it go.
+    if (auto found = instances_.find(id); found != instances_.end()) drop(*found->second);
     return {};
 }
 
@@ -442,17 +509,23 @@ void Engine::window_may_have_ended() {
     if (!in_window_ || !instances_.empty()) return;
     in_window_ = false;
     pool_.window_ended();
-    std::erase_if(declared_, [&](Buffer *buffer) { return !registry_.live(*buffer); });
+    forget_dead_declarations({0, UINTPTR_MAX});
     registry_.window_ended(window_);
 }
 
 // Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
 // replayed, or so many younger ones began that its replay cannot be outstanding in any schedule that also replays (evaluation); and at the
-// second step boundary after it. Segment NULL: a step.
+// second step boundary after it; so is one whose forward threw and was never ended, by a step on its thread. Segment NULL: a step.
 void Engine::retire_unmanaged(const Segment *segment) {
+    auto open_here = [&](uint64_t id) {
+        return std::any_of(executions_.begin(), executions_.end(), [&](const auto &entry) {
+            return entry.second->instance == id && pthread_equal(entry.second->thread, pthread_self()) != 0;
+        });
+    };
     std::vector<Instance *> done;
     for (const auto &[id, instance] : instances_) {
-        if (instance->managed || instance->open_replays != 0 || instance->state == Instance::State::kForward) continue;
+        if (instance->managed || instance->open_replays != 0) continue;
+        if (instance->state == Instance::State::kForward && (segment != nullptr || !open_here(id))) continue;
         if (segment == nullptr ? instance->step + kUnmanagedSteps <= statistics_.steps
                                : instance->segment == segment &&
                                      (instance->replays != 0 || (instance->segment->last_replayed > id &&
@@ -460,7 +533,12 @@ void Engine::retire_unmanaged(const Segment *segment) {
             done.push_back(instance.get());
         }
     }
-    for (Instance *instance : done) drop(*instance);
+    for (Instance *instance : done) {
+        if (instance->state == Instance::State::kForward) {
+            std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == instance->id; });
+        }
+        drop(*instance);
+    }
 }
 
 Status Engine::step() {

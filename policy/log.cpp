@@ -1,4 +1,5 @@
 #include "policy/log.h"
+#include "allocator/base/quiet_signals.h"
 
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -47,6 +48,7 @@ bool log_wants(LogLevel level) { return level <= wanted; }
 
 void log_line(LogLevel level, const std::string &text) {
     if (logger == nullptr || !log_wants(level)) return;
+    const QuietSignals quiet;
     logger->log(level_of(level), "{}", text);
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "allocator/base/quiet_signals.h"
 #include "kernels/kernels.h"
 #include "policy/log.h"
 
@@ -25,7 +26,9 @@ RecordFile::RecordFile(std::string path) : path_(std::move(path)), wanted_(!path
 }
 
 bool RecordFile::open() {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    const QuietSignals quiet;
+    // Never waits: a pipe without a reader is an error, and one that is full loses lines.
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
     if (descriptor_ < 0) {
         give_up("cannot be opened", errno);
         return false;
@@ -68,6 +71,7 @@ void RecordFile::write(const nlohmann::json &line) {
     }
     std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     text += '\n';
+    const QuietSignals quiet;
     ssize_t written = ::write(descriptor_, text.data(), text.size());
     if (written < 0) {
         give_up("cannot be written", errno);

@@ -35,7 +35,7 @@ void BufferRegistry::destroy(Buffer &buffer) {
 
 void BufferRegistry::retire(std::unique_ptr<Buffer> buffer) {
     buffer->dead = true;
-    if (buffer->outstanding() == 0) {
+    if (buffer->outstanding() == 0 && !buffer->flags.declared) {
         destroy(*buffer);
         return;
     }
@@ -65,7 +65,8 @@ Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags
     buffer->range = range;
     buffer->flags = flags;
     BlockInfo block;
-    if (port_.find(range.begin, &block) && range.end <= block.range.end) {
+    // Not another declaration's generation: that one may be withdrawn before this.
+    if (port_.find(range.begin, &block) && block.origin != Origin::kDeclared && range.end <= block.range.end) {
         buffer->generation = block.generation;
         buffer->origin = block.origin;
     } else {
@@ -160,14 +161,15 @@ void BufferRegistry::window_ended(uint64_t window) {
     if (endings == swept_at_ && window % kForgetWindows != 0) return;
     swept_at_ = endings;
     std::erase_if(retired_, [&](const auto &buffer) {
-        if (buffer->outstanding() != 0) return false;
+        if (buffer->outstanding() != 0 || buffer->flags.declared) return false;
         destroy(*buffer);
         return true;
     });
     std::erase_if(by_address_, [&](const auto &entry) {
         Buffer &buffer = *entry.second;
         if (buffer.outstanding() != 0) return false;
-        const bool unused = !buffer.flags.declared && buffer.last_window + kForgetWindows < window;
+        if (buffer.flags.declared) return false;  // until whoever declared it has let it go
+        const bool unused = buffer.last_window + kForgetWindows < window;
         if (!unused && live(buffer)) return false;
         destroy(buffer);
         return true;
