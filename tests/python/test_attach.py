@@ -49,6 +49,27 @@ def test_every_way_of_starting_python(build, program, flags):
     assert "1 replays" in done.stderr
 
 
+FIRST_IN_THREADS = """
+import threading, torch, torch.utils.checkpoint as cp
+from torch import nn
+start, tracked = threading.Barrier(4), []
+def work():
+    m = nn.BatchNorm1d(4)
+    start.wait()
+    cp.checkpoint(m, torch.randn(6, 4, requires_grad=True), use_reentrant=False).sum().backward()
+    tracked.append(int(m.num_batches_tracked))
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+print("tracked", sorted(tracked))
+"""
+
+
+def test_first_checkpoints_of_several_threads_at_once(build):
+    """The others wait for the self-test, instead of running without protection."""
+    assert "tracked [1, 1, 1, 1]" in run(build, "-c", FIRST_IN_THREADS).stdout
+    assert "tracked [2, 2, 2, 2]" in run(build, "-c", FIRST_IN_THREADS, preload=False).stdout
+
+
 def test_stock_is_wrong(build, program):
     """The negative control of this file."""
     assert "tracked 2" in run(build, program, preload=False).stdout

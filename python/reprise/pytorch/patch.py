@@ -21,6 +21,7 @@ from reprise.status import RETAIN, RepriseError
 
 COMPILED = "a checkpoint inside torch.compile is left to the compiler and is not protected"
 UNTESTED, TESTING, READY, REFUSED = range(4)
+READY_WAIT_S = 60
 
 
 class Patch:
@@ -96,7 +97,7 @@ class Patch:
         own = getattr(self.local, "adapter", None)
         if own is not None:
             return own
-        if self.state in (REFUSED, TESTING) or not torch.is_grad_enabled():
+        if self.state == REFUSED or not torch.is_grad_enabled():
             return None
         if self.compat.compiling() or self.compat.proxy():
             say_once("compile", COMPILED)
@@ -104,8 +105,12 @@ class Patch:
         return self.adapter if self.state == READY else self._ready()
 
     def _ready(self):
-        """At the first checkpoint with gradients (not at import: a backward starts threads that a fork may not survive)."""
-        with self._lock:
+        """At the first checkpoint with gradients (not at import: a backward starts threads that a fork may not survive). Other threads wait for
+        the self-test: what they recorded nothing for could not be replayed right."""
+        if not self._lock.acquire(timeout=READY_WAIT_S):  # bounded, for the test imports modules, and this thread may be importing one
+            say_once("self-test", "a checkpoint runs UNPROTECTED: the self-test in another thread did not end within %d s" % READY_WAIT_S)
+            return None
+        try:
             if self.state != UNTESTED:
                 return self.adapter
             self.state = TESTING
@@ -115,6 +120,8 @@ class Patch:
                 if self.state == TESTING:
                     self.state = REFUSED
             return self.adapter
+        finally:
+            self._lock.release()
 
     def _start(self):
         try:
