@@ -86,17 +86,14 @@ Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags
 }
 
 Buffer *BufferRegistry::find(uintptr_t address) {
+    Buffer *best = nullptr;
     for (auto &[key, buffer] : by_address_) {
-        if (buffer->range.contains(address) && live(*buffer)) return buffer.get();
+        if (!buffer->range.contains(address) || !live(*buffer)) continue;
+        const bool better = best == nullptr || (buffer->flags.declared != best->flags.declared ? buffer->flags.declared
+                                                                                               : buffer->range.size() < best->range.size());
+        if (better) best = buffer.get();
     }
-    return nullptr;
-}
-
-Buffer *BufferRegistry::find_declared(uintptr_t address) {
-    for (auto &[key, buffer] : by_address_) {
-        if (buffer->flags.declared && buffer->range.begin == address) return buffer.get();
-    }
-    return nullptr;
+    return best;
 }
 
 bool BufferRegistry::claim_guard(const Buffer &buffer) {
@@ -107,6 +104,7 @@ bool BufferRegistry::claim_guard(const Buffer &buffer) {
 
 void BufferRegistry::use(Buffer &buffer, MechanismKind kind) {
     if (buffer.mechanism && (buffer.mechanism->kind() == kind || buffer.mechanism->outstanding() != 0)) return;
+    if (buffer.mechanism) ++buffer.write_version;  // what it knew about writes goes with it
     buffer.mechanism.reset();
     switch (kind) {
         case MechanismKind::kSmall:
@@ -128,9 +126,10 @@ Status BufferRegistry::capture(Buffer &buffer, Version *version, CaptureCost &co
     *version = 0;
     const Version next = buffer.newest + 1;
     const uint64_t before = cost.copied - cost.first_fill;
+    cost.written = false;
     if (Status status = buffer.mechanism->capture(next, cost); !status.ok()) return status;
     buffer.newest = next;
-    if (cost.copied - cost.first_fill != before) ++buffer.write_version;
+    if (cost.written || cost.copied - cost.first_fill != before) ++buffer.write_version;
     *version = next;
     return {};
 }

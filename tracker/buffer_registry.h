@@ -24,10 +24,9 @@ class BufferRegistry {
     // The buffer for exactly these bytes in their present generation, made if there is none. Null when its memory cannot be identified
     // (the allocator's table of declarations is full).
     Buffer *obtain(AddressRange range, const char *name, BufferFlags flags);
-    // The live buffer that holds `address`, null when none does.
+    // The live buffer that holds `address`, null when none does. Where several overlap: a declared one, then the smallest. Looks at all of
+    // them: for questions, not for the path of a segment.
     Buffer *find(uintptr_t address);
-    // The declared buffer that begins at `address`.
-    Buffer *find_declared(uintptr_t address);
 
     // Gives an idle buffer (no outstanding versions) the mechanism `kind`; one that has it already keeps it, with what it learned.
     void use(Buffer &buffer, MechanismKind kind);

@@ -23,6 +23,7 @@ const char *to_string(MechanismKind kind);
 struct CaptureCost {
     uint64_t copied = 0;      // bytes copied from the job's memory
     uint64_t first_fill = 0;  // of these, into a shadow or pool used for the first time
+    bool written = false;     // the bytes are not (or may not be) those of the capture before
 };
 
 // A run of live bytes that differs (or may differ) from a version, and where that version's bytes are.
@@ -38,6 +39,7 @@ struct Piece {
 struct ReplayView {
     Version version = 0;
     Version version_at_begin = 0;  // the newest version when the replay began
+    uint64_t moves_at_begin = 0;   // how often images had moved by then
     std::vector<Piece> pieces;     // D, ascending
     PageBits loaded;               // pages of D (page-granular mechanisms)
     PageBits clean_before;         // pages of D that equalled the newest version before the load
@@ -62,8 +64,8 @@ class Mechanism {
     virtual void forward_ended(Version version) = 0;
     // Fills view.pieces with D. An error says why `version` cannot be loaded.
     virtual Status changed(Version version, ReplayView &view) = 0;
-    // A forward nested in the replay may have moved images: finds those of view.pieces again. Pieces may be cut differently, but cover the
-    // same bytes in the same order.
+    // A forward nested in the replay, or the release of another instance meanwhile, may have moved images: finds those of view.pieces
+    // again. Pieces may be cut differently, but cover the same bytes in the same order.
     virtual void refresh(ReplayView & /*view*/) const {}
     // After the replay: runs outside D whose bytes are no longer the version's. Images as in changed().
     virtual void strays(const ReplayView &view, std::vector<Piece> &out) = 0;

@@ -109,7 +109,7 @@ void ImageMechanism::release(Version version) {
 }
 
 void ImageMechanism::written_since_capture(std::vector<AddressRange> &runs) {
-    if (!latest_ || kernels::equal(live(), latest_->data(), buffer_.range.size())) return;
+    if (!filled_ || (latest_ && kernels::equal(live(), latest_->data(), buffer_.range.size()))) return;
     runs.push_back(buffer_.range);
 }
 

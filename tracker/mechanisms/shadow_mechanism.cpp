@@ -256,6 +256,7 @@ Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
         adapt_blocks(watched);
     }
     newest_ = version;
+    ++image_moves_;
     versions_.add(version);
     return {};
 }
@@ -354,6 +355,7 @@ void ShadowMechanism::append_pieces(const PageRuns &runs, Version version, std::
 Status ShadowMechanism::changed(Version version, ReplayView &view) {
     view.version = version;
     view.version_at_begin = newest_;
+    view.moves_at_begin = image_moves_;
     if (version < unsaved_until_) {
         return Status::error(
             REPRISE_REJECTED,
@@ -400,7 +402,8 @@ Status ShadowMechanism::changed(Version version, ReplayView &view) {
 }
 
 void ShadowMechanism::refresh(ReplayView &view) const {
-    if (newest_ == view.version_at_begin || view.loaded.empty()) return;
+    if (image_moves_ == view.moves_at_begin || view.loaded.empty()) return;
+    view.moves_at_begin = image_moves_;
     view.pieces.clear();
     append_pieces(view.loaded.runs(), view.version, view.pieces);
 }
@@ -466,6 +469,7 @@ void ShadowMechanism::release(Version version) {
             entry.slot = slot++;
         }
         delta.image = std::move(packed);
+        ++image_moves_;
         return false;
     });
 }

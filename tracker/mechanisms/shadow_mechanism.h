@@ -119,6 +119,7 @@ class ShadowMechanism final : public Mechanism {
     VersionList versions_;
     PageBits restored_;  // written by our own put-back alone: equal to the shadow unless somebody wrote since
     Version newest_ = 0;
+    uint64_t image_moves_ = 0;   // captures and repackings: after one, pointers into images are to be found again
     Version unsaved_until_ = 0;  // versions below it lost before-images for want of memory
     uint32_t captures_ = 0;
     bool detached_ = false;

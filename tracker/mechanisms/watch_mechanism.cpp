@@ -8,8 +8,12 @@ kernels::Digest128 WatchMechanism::digest_now() const {
     return kernels::digest128(reinterpret_cast<const void *>(buffer_.range.begin), buffer_.range.size());
 }
 
-Status WatchMechanism::capture(Version version, CaptureCost & /*cost*/) {
-    records_.push_back({version, digest_now()});
+Status WatchMechanism::capture(Version version, CaptureCost &cost) {
+    const kernels::Digest128 now = digest_now();
+    cost.written = captured_ && now != last_;
+    captured_ = true;
+    last_ = now;
+    records_.push_back({version, now});
     return {};
 }
 
@@ -35,7 +39,7 @@ void WatchMechanism::release(Version version) {
 }
 
 void WatchMechanism::written_since_capture(std::vector<AddressRange> &runs) {
-    if (!records_.empty() && records_.back().digest == digest_now()) return;
+    if (!captured_ || last_ == digest_now()) return;
     runs.push_back(buffer_.range);
 }
 

@@ -33,6 +33,8 @@ class WatchMechanism final : public Mechanism {
 
     const Buffer &buffer_;
     std::vector<Record> records_;
+    kernels::Digest128 last_{};  // of the last capture, also when its version was released
+    bool captured_ = false;
 };
 
 }  // namespace reprise
