@@ -26,6 +26,7 @@ reprise_status guarded(Fn call) noexcept {
         if (!status.ok()) remember(status.text());
         return status.code();
     } catch (const std::bad_alloc &) {
+        remember("no memory is left for Reprise's own bookkeeping; raise the memory limit");
         return REPRISE_OUT_OF_MEMORY;
     } catch (const std::exception &error) {
         remember(error.what());
@@ -101,7 +102,12 @@ void at_exit() {
 }
 void fork_prepare() { engine->fork_prepare(); }
 void fork_parent() { engine->fork_parent(); }
-void fork_child() { engine->fork_child(); }
+void fork_child() {
+    guarded([&] {
+        engine->fork_child();
+        return Status();
+    });
+}
 size_t replay_dirty(uint64_t execution, reprise_range *ranges, size_t capacity) {
     size_t count = 0;
     guarded([&] {

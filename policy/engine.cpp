@@ -87,10 +87,10 @@ Status Engine::note_generator(uint64_t id, const char *provider, const void *sta
 }
 
 void Engine::fork_child() {
+    Lock lock(mutex_, std::adopt_lock);  // by fork_prepare()
     kernels::set_parallel(nullptr, 1);
     new (&replay_ended_) std::condition_variable();
     forget_other_threads();
-    mutex_.unlock();
 }
 
 }  // namespace reprise

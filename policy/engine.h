@@ -25,8 +25,9 @@
 
 namespace reprise {
 
-// What the engine remembers per thread.
 class Engine;
+
+// What the engine remembers per thread.
 struct ThreadState {
     std::vector<reprise_range> scope;  // of the next forward
     bool has_scope = false;
@@ -77,17 +78,19 @@ class Engine {
     ReplayOutcome finish_replay(Execution &execution);
     bool wait_for_overlaps(Lock &lock, const Instance &instance, Replay &replay, Status *why);
     const Execution *overlapping(const Instance &instance, const Replay &replay) const;
+    reprise_segment refuse_and_let_go(const Status &why, Instance &instance);
+    std::unique_ptr<Replay> take_replay(Replay::Options options);
+    void give_back(std::unique_ptr<Replay> replay);
+
+    // engine_release.cpp
     void drop(Instance &instance);
-    void retire_unmanaged(const Segment *segment);
+    void retire_unmanaged(const Segment &segment);
     void put_back_states(Lock &lock, const std::vector<SavedState> &present);
     std::vector<uint64_t> executions_where(const std::function<bool(const Execution &)> &wanted) const;
     std::vector<SavedState> abandon(uint64_t execution);
     void abandon_open_replays(Lock &lock, uint64_t instance);
     void forget_other_threads();
     void window_may_have_ended();
-    void remove_execution(uint64_t id);
-    std::unique_ptr<Replay> take_replay(Replay::Options options);
-    void give_back(std::unique_ptr<Replay> replay);
 
     // engine_scope.cpp
     void resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given);

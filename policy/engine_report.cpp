@@ -255,11 +255,7 @@ void Engine::at_exit() {
     }
     if (!lock.owns_lock() || exited_) return;
     exited_ = true;
-    std::vector<uint64_t> open;
-    for (const auto &[id, execution] : executions_) {
-        if (execution->is_replay && execution->replay) open.push_back(execution->instance);
-    }
-    for (uint64_t instance : open) abandon_open_replays(lock, instance);
+    for (uint64_t id : executions_where([](const Execution &e) { return e.is_replay; })) put_back_states(lock, abandon(id));
     print_audit();
     write_report();
     if (config_.policy == Policy::kOff) return;

@@ -10,9 +10,6 @@
 namespace reprise {
 namespace {
 
-constexpr uint64_t kUnmanagedSteps = 2;
-constexpr uint64_t kUnmanagedForwards = 256;
-
 reprise_segment failed(const Status &why) {
     snprintf(thread_state().error, sizeof thread_state().error, "%s", why.text());
     return {0, 0, REPRISE_RETAIN, why.code()};
@@ -56,7 +53,7 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     const uint64_t began = now_ns();
     thread_state().engine = this;
     Lock lock(mutex_);
-    retire_unmanaged(&segment_named(name));
+    retire_unmanaged(segment_named(name));
     if (!in_window_) {
         in_window_ = true;
         ++window_;
@@ -68,6 +65,7 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     instance.step = statistics_.steps;
     instance.window = window_;
     instance.managed = items_given;
+    if (!items_given) instance.segment->unmanaged.insert(instance.id);
     instance.ordinal = ++instance.segment->forwards;
     ++statistics_.forwards;
     auto execution = std::make_unique<Execution>();
@@ -120,8 +118,9 @@ const Execution *Engine::overlapping(const Instance &instance, const Replay &rep
 bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &replay, Status *why) {
     const uint64_t id = instance.id;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.busy_timeout_ms);
+    bool timed_out = false;
     while (const Execution *other = overlapping(instance, replay)) {
-        if (replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout) {
+        if (timed_out) {
             *why =
                 Status::error(REPRISE_BUSY,
                               "the replay of instance %llu on another thread has loaded bytes of this segment's scope and did not "
@@ -129,6 +128,8 @@ bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &rep
                               static_cast<unsigned long long>(other->instance), static_cast<unsigned long long>(config_.busy_timeout_ms));
             return false;
         }
+        // Everything may have changed after this: neither `other` nor `instance` is known to exist.
+        timed_out = replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout;
         auto found = instances_.find(id);
         if (found == instances_.end() || found->second->release_pending) {
             *why =
@@ -197,7 +198,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
 
     auto replay =
         take_replay({(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
-                     config_.policy == Policy::kAudit});
+                     instance->state == Instance::State::kForward, config_.policy == Policy::kAudit});
     if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
         why = Status::error(REPRISE_REJECTED, "%s", instance->refusals.front().c_str());
         return reject(why, instance->segment, instance, pthread_self());
@@ -220,9 +221,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     if (!free_of_others) {
         auto again = instances_.find(id);
         if (again == instances_.end()) return reject(why, nullptr, nullptr, pthread_self());
-        const reprise_segment refused = reject(why, again->second->segment, instance, pthread_self());
-        if (instance->release_pending && instance->open_replays == 0) drop(*instance);
-        return refused;
+        return refuse_and_let_go(why, *again->second);
     }
     const bool changed = replay->bytes_changed() != 0;
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
@@ -240,7 +239,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     execution->bytes_changed = replay->bytes_changed();
     execution->replay = std::move(replay);
     ++open_replays_;
-    std::vector<SavedState> states = instance->states;
+    const std::vector<SavedState> states = instance->states;
     enter();
     if (states.empty()) return result;
 
@@ -257,6 +256,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     lock.lock();
     auto entered = executions_.find(result.execution);
     if (entered == executions_.end()) {
+        std::erase(self.open_replays, result.execution);
         lock.unlock();
         if (why.ok()) (void)load_states(present, {}).ok();
         return failed(
@@ -267,10 +267,17 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         return result;
     }
     finish_replay(*entered->second);
-    instance->open_replays -= 1;
+    instance->open_replays -= 1;  // the execution exists, so the instance does
     std::erase(self.open_replays, result.execution);
-    remove_execution(result.execution);
-    return reject(why, instance->segment, instance, pthread_self());
+    executions_.erase(entered);
+    return refuse_and_let_go(why, *instance);
+}
+
+// Its release may have been waiting for this replay.
+reprise_segment Engine::refuse_and_let_go(const Status &why, Instance &instance) {
+    const reprise_segment refused = reject(why, instance.segment, &instance, pthread_self());
+    if (instance.release_pending && instance.open_replays == 0) drop(instance);
+    return refused;
 }
 
 // Puts back. The execution stays in the table.
@@ -284,8 +291,6 @@ ReplayOutcome Engine::finish_replay(Execution &execution) {
     replay_ended_.notify_all();
     return outcome;
 }
-
-void Engine::remove_execution(uint64_t id) { executions_.erase(id); }
 
 std::unique_ptr<Replay> Engine::take_replay(Replay::Options options) {
     std::unique_ptr<Replay> replay;
@@ -326,7 +331,7 @@ Status Engine::segment_end(reprise_segment segment, reprise_replay_result *resul
     const uint64_t began = now_ns();
     auto instance = instances_.find(execution.instance);
     if (instance != instances_.end()) end_forward(*instance->second);
-    remove_execution(segment.execution);
+    executions_.erase(found);
     if (instance != instances_.end() && instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
     statistics_.nanoseconds_forward += now_ns() - began;
     return {};
@@ -348,6 +353,7 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     if (!execution.present_states.empty()) {
         put_back_states(lock, std::vector<SavedState>(std::move(execution.present_states)));
         if (!executions_.contains(id)) {
+            std::erase(self.open_replays, id);
             return Status::error(REPRISE_WRONG_STATE, "this execution was aborted by another thread while it ended");
         }
     }
@@ -388,164 +394,16 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
                                               : "match",
                       reason, &outcome);
         instance->open_replays -= 1;
-        remove_execution(id);
-        if (instance->release_pending && instance->open_replays == 0) drop(*instance);
+        executions_.erase(id);
+        if (instance->release_pending && instance->open_replays == 0) {
+            drop(*instance);
+        } else {
+            window_may_have_ended();
+        }
     } else {
-        remove_execution(id);
+        executions_.erase(id);
     }
     return status;
-}
-
-// Providers run without the lock: whatever the caller holds by reference must be found again.
-void Engine::put_back_states(Lock &lock, const std::vector<SavedState> &present) {
-    if (present.empty()) return;
-    lock.unlock();
-    Status status = load_states(present, {});
-    lock.lock();
-    if (!status.ok()) log_line(LogLevel::kError, format("%s (putting back after a replay)", status.text()));
-}
-
-// Forgets an execution that will never be ended. A replay's bytes are put back; what its providers are to be put back to is returned.
-std::vector<SavedState> Engine::abandon(uint64_t id) {
-    auto found = executions_.find(id);
-    if (found == executions_.end()) return {};
-    const std::unique_ptr<Execution> execution = std::move(found->second);
-    executions_.erase(found);
-    std::erase(thread_state().open_replays, id);
-    auto instance = instances_.find(execution->instance);
-    if (!execution->is_replay) {
-        if (instance != instances_.end()) end_forward(*instance->second);
-        return {};
-    }
-    finish_replay(*execution);
-    if (instance != instances_.end()) {
-        instance->second->open_replays -= 1;
-        if (instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
-    }
-    return std::move(execution->present_states);
-}
-
-// Innermost first.
-std::vector<uint64_t> Engine::executions_where(const std::function<bool(const Execution &)> &wanted) const {
-    std::vector<uint64_t> ids;
-    for (const auto &[id, execution] : executions_) {
-        if (wanted(*execution)) ids.push_back(id);
-    }
-    std::sort(ids.rbegin(), ids.rend());
-    return ids;
-}
-
-void Engine::abandon_open_replays(Lock &lock, uint64_t instance) {
-    for (uint64_t id : executions_where([&](const Execution &e) { return e.is_replay && e.instance == instance; })) {
-        put_back_states(lock, abandon(id));
-    }
-}
-
-// Nobody else may end what this thread began, and the next thread may get its pthread_t: its replays are put back, its forwards ended.
-void Engine::thread_exits() {
-    Lock lock(mutex_);
-    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) != 0; })) {
-        auto found = executions_.find(id);
-        auto instance = found != executions_.end() ? instances_.find(found->second->instance) : instances_.end();
-        if (instance != instances_.end() && found->second->is_replay) {
-            const std::string &name = instance->second->segment->name;
-            say_once(LogLevel::kWarn, "thread " + name,
-                     format("segment '%s': a thread exited without ending its replay, which was put back; end or abort it on that thread",
-                            name.c_str()));
-        }
-        put_back_states(lock, abandon(id));
-    }
-}
-
-// In a forked child only the forking thread goes on: what the others had loaded is put back, or the child would keep old bytes for ever.
-// States of providers stay as they are: a handler of fork is no place for the job's code.
-void Engine::forget_other_threads() {
-    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) == 0; })) {
-        (void)abandon(id);
-    }
-}
-
-Status Engine::segment_abort(uint64_t id) {
-    Lock lock(mutex_);
-    Status why;
-    if (instances_.find(id) == instances_.end()) {
-        find_instance(id, &why);
-        return why;
-    }
-    abandon_open_replays(lock, id);
-    std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
-    // While providers were put back, another thread may have let it go.
-    if (auto found = instances_.find(id); found != instances_.end()) drop(*found->second);
-    return {};
-}
-
-Status Engine::release(uint64_t id) {
-    Lock lock(mutex_);
-    auto found = instances_.find(id);
-    if (found == instances_.end()) {
-        Status why;
-        find_instance(id, &why);
-        return why.code() == REPRISE_RELEASED ? Status() : why;
-    }
-    Instance &instance = *found->second;
-    if (instance.open_replays != 0) {
-        instance.release_pending = true;
-        return {};
-    }
-    if (instance.state == Instance::State::kForward) {
-        std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
-    }
-    drop(instance);
-    return {};
-}
-
-void Engine::drop(Instance &instance) {
-    for (const ScopeEntry &entry : instance.scope) registry_.release(*entry.buffer, entry.version);
-    instances_.erase(instance.id);
-    window_may_have_ended();
-}
-
-void Engine::window_may_have_ended() {
-    if (!in_window_ || !instances_.empty()) return;
-    in_window_ = false;
-    pool_.window_ended();
-    forget_dead_declarations({0, UINTPTR_MAX});
-    registry_.window_ended(window_);
-}
-
-// Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
-// replayed, or so many younger ones began that its replay cannot be outstanding in any schedule that also replays (evaluation); and at the
-// second step boundary after it; so is one whose forward threw and was never ended, by a step on its thread. Segment NULL: a step.
-void Engine::retire_unmanaged(const Segment *segment) {
-    auto open_here = [&](uint64_t id) {
-        return std::any_of(executions_.begin(), executions_.end(), [&](const auto &entry) {
-            return entry.second->instance == id && pthread_equal(entry.second->thread, pthread_self()) != 0;
-        });
-    };
-    std::vector<Instance *> done;
-    for (const auto &[id, instance] : instances_) {
-        if (instance->managed || instance->open_replays != 0) continue;
-        if (instance->state == Instance::State::kForward && (segment != nullptr || !open_here(id))) continue;
-        if (segment == nullptr ? instance->step + kUnmanagedSteps <= statistics_.steps
-                               : instance->segment == segment &&
-                                     (instance->replays != 0 || (instance->segment->last_replayed > id &&
-                                                                 instance->segment->forwards > instance->ordinal + kUnmanagedForwards))) {
-            done.push_back(instance.get());
-        }
-    }
-    for (Instance *instance : done) {
-        if (instance->state == Instance::State::kForward) {
-            std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == instance->id; });
-        }
-        drop(*instance);
-    }
-}
-
-Status Engine::step() {
-    Lock lock(mutex_);
-    ++statistics_.steps;
-    retire_unmanaged(nullptr);
-    return {};
 }
 
 }  // namespace reprise

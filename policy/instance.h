@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Segment {
     uint64_t replays = 0;
     uint64_t replays_on_changed_state = 0;
     uint64_t last_replayed = 0;    // the youngest instance that was replayed
+    std::set<uint64_t> unmanaged;  // outstanding instances that go by the rules of retire_unmanaged()
     uint64_t contract_digest = 0;  // of the last contract, structure only
     uint64_t contracts = 0;        // different ones seen
 };
@@ -63,6 +65,9 @@ struct Instance {
     uint32_t replays = 0;
     bool release_pending = false;
     bool managed = false;  // by an adapter that releases it; else it is let go by the rules of retire_unmanaged()
+
+    // Will it be replayed (again), for all that can be known? What belongs to one window is judged by this.
+    bool awaited() const { return managed || replays == 0 || open_replays != 0 || state == State::kForward; }
 };
 
 struct Execution {

@@ -4,6 +4,7 @@ namespace reprise {
 
 MechanismKind Preservation::choose(Buffer &buffer, bool learned) const {
     const size_t size = buffer.range.size();
+    buffer.watched_for_headroom = false;
     if (size < kSmallBuffer) return MechanismKind::kSmall;
     // Activations that come in as arguments are never armed or copied: they are as large as what recomputation saves.
     if (buffer.flags.argument && !buffer.flags.declared) return MechanismKind::kWatch;

@@ -20,7 +20,6 @@ class Preservation {
     MechanismKind choose(Buffer &buffer, bool learned) const;
     // A large parameter was seen for the first time.
     void count_parameter(const Buffer &buffer) { parameter_bytes_ += buffer.range.size(); }
-    uint64_t parameter_bytes() const { return parameter_bytes_; }
 
   private:
     Policy policy_;

@@ -45,16 +45,17 @@ std::vector<SavedState> save_again(const std::vector<SavedState> &states, std::s
 }
 
 Status load_states(const std::vector<SavedState> &states, const std::vector<SavedState> &present) {
+    Status first_refusal;
     for (size_t i = 0; i < states.size(); ++i) {
         const SavedState &state = states[i];
         if (state.load == nullptr) continue;
         if (i < present.size() && present[i].bytes == state.bytes) continue;
-        if (state.load(state.context, state.bytes.data(), state.bytes.size()) != 0) {
-            return Status::error(REPRISE_REJECTED, "the state provider '%s' could not set the state that the forward saw",
-                                 state.provider.c_str());
+        if (state.load(state.context, state.bytes.data(), state.bytes.size()) != 0 && first_refusal.ok()) {
+            first_refusal =
+                Status::error(REPRISE_REJECTED, "the state provider '%s' could not set a state that it had saved", state.provider.c_str());
         }
     }
-    return {};
+    return first_refusal;
 }
 
 }  // namespace reprise

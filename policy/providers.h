@@ -20,7 +20,8 @@ struct Provider {
 std::vector<SavedState> save_states(const std::vector<Provider> &providers, std::string *failed);
 // Saves what the same providers hold now, into states of the same order.
 std::vector<SavedState> save_again(const std::vector<SavedState> &states, std::string *failed);
-// Loads each state that differs from `present` (parallel lists); stops at the first provider that refuses.
+// Loads each state that differs from `present` (parallel lists; empty: loads all). One that refuses does not keep the others from being
+// set: a put-back restores what can be restored. Returns the first refusal.
 Status load_states(const std::vector<SavedState> &states, const std::vector<SavedState> &present);
 
 }  // namespace reprise

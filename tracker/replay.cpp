@@ -150,7 +150,7 @@ std::vector<Piece> Replay::judge_strays(Item &item, ReplayOutcome &outcome) {
             return {};
         }
         ++outcome.gated_conflict;
-    } else if (!flags.generator) {
+    } else if (!flags.generator && !options_.forward_open) {
         add_stray(mechanism.sees_writes_exactly() ? outcome.strays : outcome.possible, *item.buffer, found);
     }
     return outside;

@@ -44,8 +44,9 @@ class Replay {
   public:
     struct Options {
         bool gated = false;
-        bool deep = false;   // look for strays everywhere, whatever it costs
-        bool audit = false;  // nothing will be loaded: what could not be is a finding, not a failure
+        bool deep = false;          // look for strays everywhere, whatever it costs
+        bool forward_open = false;  // its F has not ended: what F will have written is not known yet, so no write is a divergence
+        bool audit = false;         // nothing will be loaded: what could not be is a finding, not a failure
     };
 
     Replay(const AllocatorPort &port, ImagePool &pool) : port_(port), pool_(pool) {}

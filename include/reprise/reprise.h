@@ -79,7 +79,8 @@ REPRISE_API reprise_segment reprise_segment_begin(const char *name, uint64_t rep
  * Errors: INVALID_ARGUMENT, UNKNOWN_INSTANCE, WRONG_STATE, DIVERGED. */
 REPRISE_API reprise_status reprise_segment_end(reprise_segment segment);
 
-/* Puts back whatever open replays of `instance` have loaded and forgets the instance. For a host that saw an error first. Any thread. */
+/* Puts back whatever open replays of `instance` have loaded, after any that were begun inside them on the same thread and are still open,
+ * and forgets the instance. For a host that saw an error first. Any thread. */
 REPRISE_API reprise_status reprise_segment_abort(uint64_t instance);
 
 /* No further replays of `instance`: what was preserved for it alone is freed. While a replay of it is open, it takes effect at its end. */
@@ -96,7 +97,7 @@ REPRISE_API reprise_status reprise_step(void);
 
 /* Declares [address, address + size) as a buffer of every later segment's scope, until reprise_untrack or until the memory goes away.
  * Declaring the same range again renames it; overlapping ranges are allowed (their bytes are kept once per range).
- * Once anything is declared, scope is what is declared (plus reprise_scope), not what is learned. */
+ * While anything is declared, scope is what is declared (plus reprise_scope), not what is learned. */
 REPRISE_API reprise_status reprise_track(void *address, size_t size, const char *name, unsigned flags);
 
 /* Ends the declaration that begins at `address`. Instances that still need it can no longer be replayed. */
@@ -107,12 +108,13 @@ typedef struct reprise_range {
     size_t size;
 } reprise_range;
 
-/* The scope of the next reprise_segment_begin(name, 0) on this thread: these ranges and nothing else. count == 0: nothing at all. */
+/* The scope of the next reprise_segment_begin(name, 0) on this thread: these ranges, beside what reprise_track declared, and nothing that
+ * is learned. count == 0: only what is declared. */
 REPRISE_API reprise_status reprise_scope(const reprise_range *ranges, size_t count);
 
 /* A provider of host state that is not plain memory (a generator behind an API). `save` writes at most `capacity` bytes to `into` and
  * returns how many it needed (more than `capacity`: it is called again with that much; SIZE_MAX: failed); `load` sets the state from
- * those bytes and returns 0, else the replay is rejected. Both run on the thread that begins or ends the segment, with no lock of
+ * those bytes and returns 0, else the replay is rejected. Both run on the thread that begins, ends or aborts the segment, with no lock of
  * Reprise held, and must not call reprise_segment_*. Both NULL: the provider is removed. */
 typedef size_t (*reprise_state_save)(void *context, void *into, size_t capacity);
 typedef int (*reprise_state_load)(void *context, const void *from, size_t size);

@@ -61,7 +61,8 @@ typedef struct reprise_engine_table {
     void (*fork_parent)(void);
     void (*fork_child)(void);        /* re-opens descriptors, goes single-threaded */
     /* for adapters */
-    /* Begins a forward with exactly this scope (what reprise_scope + reprise_segment_begin do, with names and flags). */
+    /* Begins a forward with this scope beside what is declared (what reprise_scope + reprise_segment_begin do, with names and flags), that
+     * the adapter will release. */
     reprise_segment (*forward_begin)(const char *name, const reprise_scope_item *items, size_t count);
     /* As segment_begin(name, instance) with REPRISE_REPLAY_* options. */
     reprise_segment (*replay_begin)(const char *name, uint64_t instance, uint32_t options);
@@ -76,8 +77,8 @@ typedef struct reprise_engine_table {
     /* A rejection or divergence decided by the adapter (Python state, storage replaced): counted, recorded, said by policy. Returns
      * REPRISE_OK when the policy is to warn (the message has been printed), else the status that the caller must raise. */
     reprise_status (*report)(uint64_t instance, reprise_status kind, const char *message);
-    /* 1 when policy is neither off nor audit-only... see values; adapters skip all work when 0. */
-    int (*mode)(void); /* 0 off, 1 audit (observe, change nothing), 2 protect */
+    /* 0 off (adapters skip all work), 1 audit (observe, change nothing), 2 protect. */
+    int (*mode)(void);
 } reprise_engine_table;
 
 /* libreprise.so: the engine's table, opening it if needed; NULL when it cannot be opened (reprise_last_error says why). */

@@ -1,0 +1,180 @@
+// How instances end: released, aborted, left behind by a thread, let go because nobody will replay them; and the window with the last.
+#include <algorithm>
+
+#include "policy/engine.h"
+#include "policy/log.h"
+
+namespace reprise {
+namespace {
+
+constexpr uint64_t kUnmanagedSteps = 2;
+constexpr uint64_t kUnmanagedForwards = 256;
+
+}  // namespace
+
+// Providers run without the lock: whatever the caller holds by reference must be found again.
+void Engine::put_back_states(Lock &lock, const std::vector<SavedState> &present) {
+    if (present.empty()) return;
+    lock.unlock();
+    Status status = load_states(present, {});
+    lock.lock();
+    if (!status.ok()) log_line(LogLevel::kError, format("%s (putting back after a replay)", status.text()));
+}
+
+// Forgets an execution that will never be ended. A replay's bytes are put back; what its providers are to be put back to is returned.
+std::vector<SavedState> Engine::abandon(uint64_t id) {
+    auto found = executions_.find(id);
+    if (found == executions_.end()) return {};
+    const std::unique_ptr<Execution> execution = std::move(found->second);
+    executions_.erase(found);
+    std::erase(thread_state().open_replays, id);
+    auto instance = instances_.find(execution->instance);
+    if (!execution->is_replay) {
+        if (instance != instances_.end()) end_forward(*instance->second);
+        return {};
+    }
+    finish_replay(*execution);
+    if (instance != instances_.end()) {
+        instance->second->open_replays -= 1;
+        if (instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
+    }
+    return std::move(execution->present_states);
+}
+
+// Innermost first.
+std::vector<uint64_t> Engine::executions_where(const std::function<bool(const Execution &)> &wanted) const {
+    std::vector<uint64_t> ids;
+    for (const auto &[id, execution] : executions_) {
+        if (wanted(*execution)) ids.push_back(id);
+    }
+    std::sort(ids.rbegin(), ids.rend());
+    return ids;
+}
+
+// Those of the instance, after those that were begun inside them: they hold what it had loaded as their present.
+void Engine::abandon_open_replays(Lock &lock, uint64_t instance) {
+    const std::vector<uint64_t> outer = executions_where([&](const Execution &e) { return e.is_replay && e.instance == instance; });
+    auto inside = [&](const Execution &e) {
+        return e.is_replay && std::any_of(outer.begin(), outer.end(), [&](uint64_t id) {
+                   return id <= e.id && pthread_equal(executions_.at(id)->thread, e.thread) != 0;
+               });
+    };
+    for (uint64_t id : executions_where(inside)) put_back_states(lock, abandon(id));
+}
+
+// Nobody else may end what this thread began, and the next thread may get its pthread_t: its replays are put back, its forwards ended.
+void Engine::thread_exits() {
+    Lock lock(mutex_);
+    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) != 0; })) {
+        auto found = executions_.find(id);
+        auto instance = found != executions_.end() ? instances_.find(found->second->instance) : instances_.end();
+        if (instance != instances_.end() && found->second->is_replay) {
+            const std::string &name = instance->second->segment->name;
+            say_once(LogLevel::kWarn, "thread " + name,
+                     format("segment '%s': a thread exited without ending its replay, which was put back; end or abort it on that thread",
+                            name.c_str()));
+        }
+        put_back_states(lock, abandon(id));
+    }
+}
+
+// In a forked child only the forking thread goes on: what the others had loaded is put back, or the child would keep old bytes for ever.
+// States of providers stay as they are: a handler of fork is no place for the job's code.
+void Engine::forget_other_threads() {
+    for (uint64_t id : executions_where([](const Execution &e) { return pthread_equal(e.thread, pthread_self()) == 0; })) {
+        (void)abandon(id);
+    }
+}
+
+Status Engine::segment_abort(uint64_t id) {
+    Lock lock(mutex_);
+    Status why;
+    if (instances_.find(id) == instances_.end()) {
+        find_instance(id, &why);
+        return why;
+    }
+    abandon_open_replays(lock, id);
+    std::erase_if(executions_, [&](const auto &entry) { return !entry.second->is_replay && entry.second->instance == id; });
+    // While providers were put back, another thread may have let it go, or may have begun a replay: that one ends first.
+    auto found = instances_.find(id);
+    if (found == instances_.end()) return {};
+    found->second->release_pending = true;
+    if (found->second->open_replays == 0) drop(*found->second);
+    return {};
+}
+
+Status Engine::release(uint64_t id) {
+    Lock lock(mutex_);
+    auto found = instances_.find(id);
+    if (found == instances_.end()) {
+        Status why;
+        find_instance(id, &why);
+        return why.code() == REPRISE_RELEASED ? Status() : why;
+    }
+    Instance &instance = *found->second;
+    if (instance.open_replays != 0) {
+        instance.release_pending = true;
+        return {};
+    }
+    if (instance.state == Instance::State::kForward) {
+        std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == id; });
+    }
+    drop(instance);
+    return {};
+}
+
+void Engine::drop(Instance &instance) {
+    for (const ScopeEntry &entry : instance.scope) registry_.release(*entry.buffer, entry.version);
+    instance.segment->unmanaged.erase(instance.id);
+    instances_.erase(instance.id);
+    window_may_have_ended();
+}
+
+void Engine::window_may_have_ended() {
+    if (!in_window_) return;
+    if (std::any_of(instances_.begin(), instances_.end(), [](const auto &entry) { return entry.second->awaited(); })) return;
+    in_window_ = false;
+    pool_.window_ended();
+    forget_dead_declarations({0, UINTPTR_MAX});
+    registry_.window_ended(window_);
+}
+
+// Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
+// replayed, or so many younger ones began that its replay cannot be outstanding in any schedule that also replays (evaluation); and by
+// step(). At every forward, so it looks only at those up to the youngest that was replayed: a few hundred at most.
+void Engine::retire_unmanaged(const Segment &segment) {
+    std::vector<Instance *> done;
+    for (uint64_t id : segment.unmanaged) {
+        if (id > segment.last_replayed) break;
+        Instance &instance = *instances_.find(id)->second;
+        if (instance.open_replays != 0 || instance.state == Instance::State::kForward) continue;
+        const bool overtaken = segment.last_replayed > id && segment.forwards > instance.ordinal + kUnmanagedForwards;
+        if (instance.replays != 0 || overtaken) done.push_back(&instance);
+    }
+    for (Instance *instance : done) drop(*instance);
+}
+
+// The second step after an instance lets it go; also one whose forward threw and was never ended, when the step is on its thread.
+Status Engine::step() {
+    Lock lock(mutex_);
+    ++statistics_.steps;
+    auto open_here = [&](uint64_t id) {
+        return std::any_of(executions_.begin(), executions_.end(), [&](const auto &entry) {
+            return entry.second->instance == id && pthread_equal(entry.second->thread, pthread_self()) != 0;
+        });
+    };
+    std::vector<Instance *> done;
+    for (const auto &[id, instance] : instances_) {
+        if (instance->managed || instance->open_replays != 0 || instance->step + kUnmanagedSteps > statistics_.steps) continue;
+        if (instance->state != Instance::State::kForward || open_here(id)) done.push_back(instance.get());
+    }
+    for (Instance *instance : done) {
+        if (instance->state == Instance::State::kForward) {
+            std::erase_if(executions_, [&](const auto &entry) { return entry.second->instance == instance->id; });
+        }
+        drop(*instance);
+    }
+    return {};
+}
+
+}  // namespace reprise
