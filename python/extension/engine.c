@@ -202,6 +202,15 @@ static PyObject *attached(PyObject *module, PyObject *argument) {
     return PyLong_FromLong(call((int)level));
 }
 
+/* peek(address, size): a copy of some bytes. */
+static PyObject *peek(PyObject *module, PyObject *args) {
+    unsigned long long address;
+    Py_ssize_t size;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kn:peek", &address, &size)) return NULL;
+    return PyBytes_FromStringAndSize((const char *)(uintptr_t)address, size);
+}
+
 /* same(a, b, size): are these bytes equal? */
 static PyObject *same(PyObject *module, PyObject *args) {
     unsigned long long a, b;
@@ -226,6 +235,7 @@ PyMethodDef reprise_py_engine_methods[] = {
     {"last_error", last_error, METH_NOARGS, "last_error() -> text"},
     {"attached", attached, METH_O, "attached(level): 1 the adapter's code has run, 2 a framework is instrumented"},
     {"digest", digest, METH_VARARGS, "digest(address, size) -> int"},
+    {"peek", peek, METH_VARARGS, "peek(address, size) -> bytes"},
     {"same", same, METH_VARARGS, "same(a, b, size) -> bool"},
     {NULL, NULL, 0, NULL},
 };

@@ -38,6 +38,15 @@ int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size) {
     return result;
 }
 
+size_t reprise_py_data(PyObject *tensor) {
+    PyObject *value = PyObject_CallMethodObjArgs(tensor, name_data_ptr, NULL);
+    size_t address = value != NULL ? PyLong_AsSize_t(value) : 0;
+    Py_XDECREF(value);
+    if (!PyErr_Occurred()) return address;
+    PyErr_Clear();
+    return 0;
+}
+
 static int read_other(PyObject *container, PyObject *key, PyObject *reader, reprise_py_visit visit, void *context) {
     PyObject *content = PyObject_CallFunctionObjArgs(reader, container, key ? key : Py_None, NULL);
     if (content == NULL) return -1;
@@ -161,6 +170,8 @@ static int build_tensors(reprise_py_plan *self, PyObject *tensors) {
         }
         t->address = (size_t)address;
         t->size = (size_t)size;
+        PyObject *tensor = self->slots[self->entries[t->entry].first + t->slot].value; /* alive: the walk that found it is at hand */
+        t->data = reprise_py_data(tensor);
     }
     self->tensor_count = count;
     return 0;
@@ -254,13 +265,8 @@ static PyObject *plan_take(PyObject *object, PyObject *unused) {
         if (state == 0 && t.at != e->count && !e->atoms_only) state = CHANGED;
     }
     if (state == 0) {
-        PyObject *moved = PyObject_CallMethod((PyObject *)snapshot, "moved", NULL);
-        if (moved == NULL)
-            state = -1;
-        else {
-            if (PyLong_AsLong(moved) >= 0) state = CHANGED;
-            Py_DECREF(moved);
-        }
+        const Py_ssize_t moved = reprise_py_snapshot_moved(snapshot);
+        state = moved == -2 ? -1 : moved >= 0 ? CHANGED : 0;
     }
     if (state == 0) return (PyObject *)snapshot;
     Py_DECREF((PyObject *)snapshot);

@@ -62,6 +62,7 @@ typedef struct {
 typedef struct {
     Py_ssize_t entry, slot;
     size_t address, size;
+    size_t data; /* the tensor's own data_ptr(): one call tells that nothing moved; 0: not known */
 } reprise_py_tensor;
 
 typedef struct {
@@ -80,10 +81,14 @@ typedef int (*reprise_py_visit)(void *context, PyObject *key, PyObject *value);
 int reprise_py_read(int kind, PyObject *container, PyObject *key, PyObject *reader, reprise_py_visit visit, void *context);
 /* Address and size of a tensor's storage by its Python methods; 0, or -1 with an exception set. */
 int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size);
+/* A tensor's data_ptr(); 0 where it has none (no exception is left set). */
+size_t reprise_py_data(PyObject *tensor);
 /* A new Snapshot of `plan`, filled by plan.c through the two functions below. */
 typedef struct reprise_py_snapshot reprise_py_snapshot;
 reprise_py_snapshot *reprise_py_snapshot_new(reprise_py_plan *plan);
 int reprise_py_snapshot_open(reprise_py_snapshot *snapshot, Py_ssize_t entry, PyObject *container);
+/* Index of the first tensor whose storage is not where the plan says, -1: none, -2 with an exception set. */
+Py_ssize_t reprise_py_snapshot_moved(reprise_py_snapshot *snapshot);
 int reprise_py_snapshot_push(reprise_py_snapshot *snapshot, PyObject *key, PyObject *value);
 
 #endif

@@ -182,21 +182,27 @@ static PyObject *snapshot_tensors(PyObject *object, PyObject *unused) {
     return list;
 }
 
-static PyObject *snapshot_moved(PyObject *object, PyObject *unused) {
-    reprise_py_snapshot *self = (reprise_py_snapshot *)object;
-    (void)unused;
+Py_ssize_t reprise_py_snapshot_moved(reprise_py_snapshot *self) {
     for (Py_ssize_t i = 0; i < self->plan->tensor_count; i++) {
         PyObject *tensor = tensor_at(self, i);
+        const reprise_py_tensor *then = &self->plan->tensors[i];
         size_t address, size;
-        if (tensor == NULL) return PyLong_FromSsize_t(i);
-        if (reprise_py_storage(tensor, &address, &size) < 0) {
-            if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+        if (tensor == NULL) return i;
+        if (then->data != 0 && reprise_py_data(tensor) == then->data) continue;
+        if (reprise_py_storage(tensor, &address, &size) < 0) { /* another view of the same storage has not moved */
+            if (!PyErr_ExceptionMatches(PyExc_Exception)) return -2;
             PyErr_Clear(); /* a tensor without a storage any more: moved */
-            return PyLong_FromSsize_t(i);
+            return i;
         }
-        if (address != self->plan->tensors[i].address || size != self->plan->tensors[i].size) return PyLong_FromSsize_t(i);
+        if (address != then->address || size != then->size) return i;
     }
-    return PyLong_FromLong(-1);
+    return -1;
+}
+
+static PyObject *snapshot_moved(PyObject *object, PyObject *unused) {
+    (void)unused;
+    const Py_ssize_t moved = reprise_py_snapshot_moved((reprise_py_snapshot *)object);
+    return moved == -2 ? NULL : PyLong_FromSsize_t(moved);
 }
 
 static PyMethodDef snapshot_methods[] = {

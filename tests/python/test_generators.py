@@ -131,3 +131,39 @@ def test_through_the_api_as_well(reference, checkpoint, kind, monkeypatch):
 
     assert_as_retained(lambda: Masked(Owner(MAKERS[kind]())), program, checkpoint)
     generators._defaults = None
+
+
+DRAWS = {
+    "nothing": lambda g: None,
+    "uniform": lambda g: torch.rand(5, generator=g),
+    "one normal": lambda g: torch.randn(1, generator=g),
+    "one double normal": lambda g: torch.randn(1, generator=g, dtype=torch.float64),
+    "many normals": lambda g: torch.randn(40, generator=g),
+    "a whole block": lambda g: torch.rand(700, generator=g),
+}
+
+
+@pytest.mark.parametrize("before", DRAWS)
+@pytest.mark.parametrize("which", ["default", "own"])
+def test_torch_generators_are_read_where_they_lie(which, before):
+    """Equal after torch's own get and set (which leave garbage between the members), different after any draw, and exact when set."""
+    generator = torch.default_generator if which == "default" else torch.Generator().manual_seed(2**40 + 3)
+    (state,) = generators.states_of(generator, "g")[1]
+    assert isinstance(state, generators.TorchState if generators.extension is None else generators.TorchMemory)
+    DRAWS[before](generator)
+    then, theirs = state.get(), generator.get_state()
+    other = torch.Generator().manual_seed(5)
+    torch.randn(1, generator=other)
+    generator.set_state(other.get_state())
+    assert not state.equal(then, state.get())
+    generator.set_state(theirs)
+    assert state.equal(then, state.get())
+    for name, draw in DRAWS.items():
+        if name == "nothing":
+            continue
+        first = draw(generator)
+        assert not state.equal(then, state.get())
+        state.set(then)
+        assert state.equal(then, state.get()) and torch.equal(generator.get_state(), theirs)
+        assert torch.equal(draw(generator), first)
+        state.set(then)

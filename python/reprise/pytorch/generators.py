@@ -6,6 +6,7 @@ read and set through its API, compared first and set only when it differs.
 """
 
 import ctypes
+import functools
 import random
 import sys
 
@@ -149,6 +150,111 @@ class TorchState:
         return state.data_ptr(), state.nbytes
 
 
+def _torch_object(generator):
+    """Address and usable size of the C++ object behind a torch.Generator: the first thing that its Python object holds."""
+    usable = ctypes.CDLL(None).malloc_usable_size
+    usable.restype, usable.argtypes = ctypes.c_size_t, (ctypes.c_void_p,)
+    address = ctypes.c_size_t.from_address(id(generator) + object.__basicsize__).value
+    return address, usable(address)
+
+
+def _torch_words(generator):
+    """The Mersenne twister's 624 words, as get_state has them: 64 bits each, after 24 bytes."""
+    return generator.get_state()[24 : 24 + 8 * 624].view(torch.int64).to(torch.int32).numpy().tobytes()
+
+
+def _probe_torch():
+    """The member variables of torch's generator for the CPU: seed (64 bits), left (32), seeded (8), next (32), words, cached normals; to the
+    object's end. -> (offset, size, where the words end, cached normals: (where one lies, where it ends, the byte that says whether it is there))"""
+    if extension is None or object.__basicsize__ != 16 or not hasattr(torch.Tensor, "numpy"):
+        return None
+    target = torch.Generator().manual_seed(7)
+    torch.rand(3, generator=target)
+    address, usable = _torch_object(target)
+    words = _torch_words(target)
+    at = _peek(address, usable).find(words) if len(words) < usable < 4096 else -1
+    offset, size = at - 20, usable - at + 20
+    if at < 24 or int.from_bytes(_peek(address + offset, 8), "little") != 7:
+        return None
+    address += offset
+
+    def draw():
+        kinds = [(n, d) for n in (3, 40) for d in (torch.float32, torch.float64)]
+        return [t.tolist() for t in (*(torch.randn(n, generator=target, dtype=d) for n, d in kinds), torch.rand(700, generator=target))]
+
+    def counting():
+        """Bytes after the words that count now: the rest is padding, or the place of a normal that is not there."""
+        state, image, found = target.get_state(), _peek(address, size), []
+        for i in range(20 + len(words), size):
+            _poke(address + i, bytes([image[i] ^ 1]))
+            if not torch.equal(target.get_state(), state):
+                found.append(i)
+            _poke(address, image)
+        return found
+
+    flags = counting()  # no normal is cached
+    image = _peek(address, size)
+    for flag in flags:
+        _poke(address + flag, b"\1")
+    both = counting()
+    _poke(address, image)
+    normals, before = [], 0
+    for flag in flags:
+        place = [i for i in both if before < i < flag]
+        if not place or place[-1] - place[0] + 1 not in (4, 8):
+            return None
+        normals.append((place[0], place[-1] + 1, flag))
+        before = flag
+    if len(normals) != 2:
+        return None
+    for _ in range(3):
+        state, image = target.get_state(), _peek(address, size)
+        first = draw()
+        if _peek(address, size) == image:
+            return None
+        _poke(address, image)
+        if not torch.equal(target.get_state(), state) or draw() != first:
+            return None
+    return offset, size, 20 + len(words), tuple(normals)
+
+
+class TorchMemory:
+    """The same, read where it lies: no tensor is made. Bytes between the members and where no normal is cached are what was on the stack when torch
+    last set the state: they do not count."""
+
+    def __init__(self, generator, name, address, layout):
+        self.generator, self.name, self._address = generator, name, address
+        _, self._size, self._end, self._normals = layout
+        self.get = functools.partial(extension.peek, address, self._size)
+
+    def set(self, state):
+        _poke(self._address, state)
+
+    def equal(self, a, b):
+        if a == b:
+            return True
+        end = self._end
+        if a[16:end] != b[16:end] or a[:13] != b[:13]:
+            return False
+        return all(a[flag] == b[flag] and (not a[flag] or a[low:high] == b[low:high]) for low, high, flag in self._normals)
+
+    def raw(self, state):
+        """Position and words: a digest must not depend on what does not count."""
+        return id(state) + bytes.__basicsize__ - 1 + 16, self._end - 16
+
+
+def _torch_state(generator, name):
+    if type(generator) is torch.Generator and generator.device.type == "cpu":
+        layout = _layout(torch.Generator, _probe_torch)
+        if layout is not None:
+            address, usable = _torch_object(generator)
+            address += layout[0]
+            same = usable == layout[0] + layout[1] and int.from_bytes(_peek(address, 8), "little") == generator.initial_seed()
+            if same and _peek(address + 20, layout[2] - 20) == _torch_words(generator):
+                return TorchMemory(generator, name, address, layout)
+    return TorchState(generator, name)
+
+
 class ApiState:
     """Any other generator: `get` returns a value that can be compared."""
 
@@ -186,7 +292,7 @@ def states_of(generator, name):
     """(items, states): what of a generator is plain memory, and what goes through its API. Python's keeps a number in its __dict__ as well:
     the caller treats that as any other Python state."""
     if isinstance(generator, torch.Generator):
-        return [], [TorchState(generator, name)]
+        return [], [_torch_state(generator, name)]
     if isinstance(generator, random.Random):
         region = _layout(random.Random, _probe_python) if type(generator).getstate is random.Random.getstate else None
         if region is None:
@@ -231,7 +337,7 @@ def defaults():
     if with_numpy:
         more = states_of(_numpy().mtrand._rand, "numpy.default")
         items, states = items + more[0], states + more[1]
-    states = [TorchState(torch.default_generator, "torch.default")] + states
+    states = [_torch_state(torch.default_generator, "torch.default")] + states
     _defaults = (with_numpy, (items, states, [random._inst]))
     return _defaults[1]
 

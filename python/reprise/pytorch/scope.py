@@ -166,12 +166,18 @@ class Scopes:
             return None
         items = []
         for i, value in enumerate(args):
-            storage = storage_of(value) if type(value) is torch.Tensor else None
-            if storage is None:
+            if type(value) is not torch.Tensor or not value.is_cpu:
+                return None
+            try:
+                storage = value.untyped_storage()
+                address, size = storage.data_ptr(), storage.nbytes()
+            except Exception:  # sparse, functional
+                return None
+            if not address or not size:
                 return None
             if not resizable(storage):
                 scope.held.append(storage)
-            items.append((storage.data_ptr(), storage.nbytes(), _ARGUMENT_NAMES[i] if i < 16 else "argument %d" % i, ITEM_ARGUMENT))
+            items.append((address, size, _ARGUMENT_NAMES[i] if i < 16 else "argument %d" % i, ITEM_ARGUMENT))
         return items if len(items) < 2 or len({item[0] for item in items}) == len(items) else None
 
     def _outside(self, function, args, kwargs):
