@@ -1,6 +1,7 @@
 #include "allocator/declared_ranges.h"
 
 #include "allocator/endings.h"
+#include "allocator/engaged.h"
 
 #include "allocator/arena.h"
 
@@ -27,6 +28,7 @@ Generation DeclaredRanges::add(AddressRange range) {
     }
     if (count == 0 || range.begin < low_.load(std::memory_order_relaxed)) low_.store(range.begin, std::memory_order_relaxed);
     if (count == 0 || range.end > high_.load(std::memory_order_relaxed)) high_.store(range.end, std::memory_order_relaxed);
+    engage(kEngagedDeclared);
     const Generation generation = next_generation();
     entries()[count] = {range, generation};
     count_.store(count + 1, std::memory_order_release);

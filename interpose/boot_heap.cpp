@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "interpose/engaged.h"
+#include "allocator/engaged.h"
 
 namespace reprise {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "interpose/attach.h"
 #include "interpose/caller.h"
-#include "interpose/engaged.h"
+#include "allocator/engaged.h"
 #include "interpose/next.h"
 #include "interpose/wrap_alloc.h"
 

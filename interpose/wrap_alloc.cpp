@@ -7,7 +7,7 @@
 
 #include "allocator/allocator.h"
 #include "interpose/boot_heap.h"
-#include "interpose/engaged.h"
+#include "allocator/engaged.h"
 #include "interpose/raw_log.h"
 #include "interpose/start.h"
 
@@ -68,6 +68,17 @@ size_t noted_size(const void *block) {
     abort();
 }
 
+// The bytes of a block of the next allocator, when somebody declared memory that we did not allocate; else nothing.
+AddressRange heap_range(const Next &next, void *block) {
+    if ((engaged() & kEngagedDeclared) == 0) return {};
+    return range_of(block, next.malloc_usable_size(block));
+}
+
+// A declared block is freed or moved: its generation ends, as it would with munmap.
+void end_declarations_in(AddressRange range) {
+    if (!range.empty()) end_mapping(range);
+}
+
 void release(const Next &next, void *block, const char *call) {
     if ((engaged() & kEngagedBoot) != 0 && in_boot_heap(block)) return;
     if ((engaged() & kEngagedArena) != 0 && in_arena(block)) {
@@ -75,9 +86,10 @@ void release(const Next &next, void *block, const char *call) {
         if (!release_block(block)) bad_pointer(call);
         return;
     }
-    if ((engaged() & kEngagedNoted) != 0) {
+    if ((engaged() & (kEngagedNoted | kEngagedDeclared)) != 0) {
         KeepErrno keep;
         forget_heap(block);  // before the real free: afterwards the address may be somebody else's
+        end_declarations_in(heap_range(next, block));
     }
     next.free(block);
 }
@@ -156,7 +168,12 @@ void *wrap_realloc(const Next &next, void *block, size_t size, CallerClass calle
         return move(next, block, boot_size(block), size, plain_is_tracked(caller, size));
     if ((engaged() & kEngagedArena) != 0 && in_arena(block)) return reallocate_arena(next, block, size);
     if (const size_t old_size = noted_size(block)) return reallocate_noted(next, block, old_size, size);
+    const AddressRange old = heap_range(next, block);
     void *moved = next.realloc(block, size);
+    if ((moved != nullptr || size == 0) && (moved != block || size < old.size())) {
+        KeepErrno keep;
+        end_declarations_in(old);
+    }
     if (moved == nullptr || !plain_is_tracked(caller, size)) return moved;
     // An importer grows a block that was too small (or not its own) before. What lies behind the old content is not copied: it is unknown
     // to us how long that was, but it is less than what the block holds now.

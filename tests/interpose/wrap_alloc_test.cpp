@@ -11,7 +11,7 @@
 
 #include "fake_allocator.h"
 #include "interpose/boot_heap.h"
-#include "interpose/engaged.h"
+#include "allocator/engaged.h"
 
 namespace {
 

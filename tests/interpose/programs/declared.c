@@ -1,4 +1,5 @@
-/* Declared ranges end with their mapping: munmap, MAP_FIXED, mremap, MADV_DONTNEED; not by what leaves the bytes alone. */
+/* Declared ranges end with their mapping (munmap, MAP_FIXED, mremap, MADV_DONTNEED) or with the heap block they lie in; not by what leaves
+ * the bytes alone. */
 #include <sys/mman.h>
 
 #include "check.h"
@@ -29,6 +30,21 @@ int main(void) {
     CHECK(mremap(at, 32768, 16384, 0) == at && ALIVE(at));
     char *other = mmap(NULL, 32768, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(mremap(other, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, at + 8192) == at + 8192 && !ALIVE(at));
+
+    /* Heap blocks too small to be tracked, and a piece inside one. */
+    for (size_t offset = 0; offset <= 64; offset += 64) {
+        char *block = malloc(300), *next_to_it = malloc(300);
+        CHECK(reprise_track(block + offset, 128, "small", 0) == REPRISE_OK && is_origin(block + offset, "declared"));
+        free(next_to_it);
+        CHECK(is_origin(block + offset, "declared"));
+        free(block);
+        CHECK(!is_origin(block + offset, "declared"));
+        block = malloc(300);
+        CHECK(reprise_track(block + offset, 128, "small", 0) == REPRISE_OK);
+        char *moved = realloc(block, 3000);
+        CHECK(moved != NULL && (moved == block || !is_origin(block + offset, "declared")));
+        free(moved);
+    }
     puts("ok");
     return 0;
 }
