@@ -11,8 +11,8 @@
 namespace reprise {
 
 inline constexpr uint8_t kEngagedBoot = 1;
-inline constexpr uint8_t kEngagedArena = 2;  // a block in a tracked arena exists or existed
-inline constexpr uint8_t kEngagedNoted = 4;  // a block of the next allocator is listed
+inline constexpr uint8_t kEngagedArena = 2;     // a block in a tracked arena exists or existed
+inline constexpr uint8_t kEngagedNoted = 4;     // a block of the next allocator is listed
 inline constexpr uint8_t kEngagedDeclared = 8;  // a range that we did not allocate was declared: it may be somebody's heap block
 
 inline constinit std::atomic<uint8_t> g_engaged{0};

@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "allocator/engaged.h"
 #include "interpose/attach.h"
 #include "interpose/caller.h"
-#include "allocator/engaged.h"
 #include "interpose/next.h"
 #include "interpose/wrap_alloc.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "allocator/allocator.h"
-#include "interpose/boot_heap.h"
 #include "allocator/engaged.h"
+#include "interpose/boot_heap.h"
 #include "interpose/raw_log.h"
 #include "interpose/start.h"
 

@@ -39,7 +39,7 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
   public:
-    Result(T value) : value_(std::move(value)) {}        // NOLINT(google-explicit-constructor): reads as the value
+    Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor): reads as the value
     Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor): reads as the failure
 
     bool ok() const { return status_.ok(); }

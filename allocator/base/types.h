@@ -1,4 +1,5 @@
-// Vocabulary shared by every layer: address ranges, strong byte and page counts. Header-only, needs no C++ runtime: it is also used inside hooks.
+// Vocabulary shared by every layer: address ranges, strong byte and page counts. Header-only, needs no C++ runtime: it is also used inside
+// hooks.
 #pragma once
 
 #include <compare>
@@ -49,8 +50,14 @@ struct Count {
     friend constexpr auto operator<=>(Count, Count) = default;
     friend constexpr Count operator+(Count a, Count b) { return Count(a.value + b.value); }
     friend constexpr Count operator-(Count a, Count b) { return Count(a.value - b.value); }
-    constexpr Count &operator+=(Count b) { value += b.value; return *this; }
-    constexpr Count &operator-=(Count b) { value -= b.value; return *this; }
+    constexpr Count &operator+=(Count b) {
+        value += b.value;
+        return *this;
+    }
+    constexpr Count &operator-=(Count b) {
+        value -= b.value;
+        return *this;
+    }
 };
 using Bytes = Count<struct BytesTag>;
 using Pages = Count<struct PagesTag>;

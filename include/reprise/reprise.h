@@ -43,17 +43,17 @@ extern "C" {
 
 typedef enum reprise_status {
     REPRISE_OK = 0,
-    REPRISE_INVALID_ARGUMENT = 1,  /* a NULL or over-long name, a size of 0, an address range that wraps, an unknown flag */
-    REPRISE_UNKNOWN_INSTANCE = 2,  /* no such instance: never begun, or not of this segment */
-    REPRISE_RELEASED = 3,          /* the instance was released (or its forward aborted): it cannot be replayed any more */
-    REPRISE_WRONG_STATE = 4,       /* ended twice, ended out of order, or by another thread than the one that began it */
-    REPRISE_REJECTED = 5,          /* the replay cannot be made right: a buffer was freed, reallocated or not preserved */
-    REPRISE_DIVERGED = 6,          /* the replay ran, its state was put back, but it wrote what the forward had not written */
-    REPRISE_BUSY = 7,              /* another thread's replay holds the same bytes and did not end in time */
-    REPRISE_OUT_OF_MEMORY = 8,     /* not enough headroom to preserve what was asked */
-    REPRISE_UNAVAILABLE = 9,       /* the engine could not be loaded, or Reprise is switched off: the job runs as without it */
-    REPRISE_NOT_FOUND = 10,        /* no tracked buffer at this address, no provider of this name */
-    REPRISE_INTERNAL = 11          /* a bug of ours; the message says where */
+    REPRISE_INVALID_ARGUMENT = 1, /* a NULL or over-long name, a size of 0, an address range that wraps, an unknown flag */
+    REPRISE_UNKNOWN_INSTANCE = 2, /* no such instance: never begun, or not of this segment */
+    REPRISE_RELEASED = 3,         /* the instance was released (or its forward aborted): it cannot be replayed any more */
+    REPRISE_WRONG_STATE = 4,      /* ended twice, ended out of order, or by another thread than the one that began it */
+    REPRISE_REJECTED = 5,         /* the replay cannot be made right: a buffer was freed, reallocated or not preserved */
+    REPRISE_DIVERGED = 6,         /* the replay ran, its state was put back, but it wrote what the forward had not written */
+    REPRISE_BUSY = 7,             /* another thread's replay holds the same bytes and did not end in time */
+    REPRISE_OUT_OF_MEMORY = 8,    /* not enough headroom to preserve what was asked */
+    REPRISE_UNAVAILABLE = 9,      /* the engine could not be loaded, or Reprise is switched off: the job runs as without it */
+    REPRISE_NOT_FOUND = 10,       /* no tracked buffer at this address, no provider of this name */
+    REPRISE_INTERNAL = 11         /* a bug of ours; the message says where */
 } reprise_status;
 
 typedef enum reprise_action {
@@ -140,11 +140,11 @@ typedef struct reprise_statistics {
     size_t struct_size; /* set it to sizeof(reprise_statistics) before the call; fields beyond it are not written */
     uint64_t forwards, replays, replays_on_changed_state, rejections, divergences;
     uint64_t instances_outstanding, steps;
-    uint64_t bytes_preserved; /* copied at forwards: before-images, shadow updates, whole and small copies */
+    uint64_t bytes_preserved;  /* copied at forwards: before-images, shadow updates, whole and small copies */
     uint64_t bytes_first_fill; /* of these, the first fill of shadows and pools */
     uint64_t bytes_loaded, bytes_put_back;
-    uint64_t bytes_held, bytes_held_peak; /* before-images, shadows and pools now, and at most */
-    uint64_t bytes_tracked, bytes_tracked_peak; /* live tensors in tracked arenas */
+    uint64_t bytes_held, bytes_held_peak;             /* before-images, shadows and pools now, and at most */
+    uint64_t bytes_tracked, bytes_tracked_peak;       /* live tensors in tracked arenas */
     uint64_t nanoseconds_forward, nanoseconds_replay; /* spent in Reprise, not in the segments */
 } reprise_statistics;
 

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <utility>
 
+#include "allocator/engaged.h"
 #include "fake_allocator.h"
 #include "interpose/boot_heap.h"
-#include "allocator/engaged.h"
 
 namespace {
 

@@ -14,9 +14,9 @@ extern "C" {
 #define REPRISE_ENGINE_ABI 1u
 
 /* Flags of one scope item. */
-#define REPRISE_ITEM_PARAMETER 1u /* may be watched instead of preserved when large (DESIGN: watch) */
-#define REPRISE_ITEM_ARGUMENT 2u  /* an argument of the segment: when it is gone at the replay it is skipped, not a rejection */
-#define REPRISE_ITEM_GENERATOR 4u /* raw state of a generator: listed as such in contracts, never a divergence */
+#define REPRISE_ITEM_PARAMETER 1u  /* may be watched instead of preserved when large (DESIGN: watch) */
+#define REPRISE_ITEM_ARGUMENT 2u   /* an argument of the segment: when it is gone at the replay it is skipped, not a rejection */
+#define REPRISE_ITEM_GENERATOR 4u  /* raw state of a generator: listed as such in contracts, never a divergence */
 #define REPRISE_ITEM_CONCURRENT 8u /* as REPRISE_TRACK_CONCURRENT; the element size is in bits 8..15 */
 
 typedef struct reprise_scope_item {
@@ -28,7 +28,8 @@ typedef struct reprise_scope_item {
 } reprise_scope_item;
 
 /* Options of one replay. */
-#define REPRISE_REPLAY_GATED 1u /* reentrant torch form, first replay: a write to a buffer that the forward did not write and nobody changed is kept */
+#define REPRISE_REPLAY_GATED \
+    1u /* reentrant torch form, first replay: a write to a buffer that the forward did not write and nobody changed is kept */
 
 /* How a finished replay went; filled by replay_end for adapters. */
 typedef struct reprise_replay_result {
@@ -56,10 +57,10 @@ typedef struct reprise_engine_table {
     reprise_status (*stats)(reprise_statistics *statistics);
     const char *(*last_error)(void);
     /* lifecycle, called by libreprise.so only */
-    void (*at_exit)(void);           /* puts back what open replays loaded, flushes records, prints the exit line; returns */
-    void (*fork_prepare)(void);      /* takes the engine's lock, so that the child's copy is consistent */
+    void (*at_exit)(void);      /* puts back what open replays loaded, flushes records, prints the exit line; returns */
+    void (*fork_prepare)(void); /* takes the engine's lock, so that the child's copy is consistent */
     void (*fork_parent)(void);
-    void (*fork_child)(void);        /* re-opens descriptors, goes single-threaded */
+    void (*fork_child)(void); /* re-opens descriptors, goes single-threaded */
     /* for adapters */
     /* Begins a forward with this scope beside what is declared (what reprise_scope + reprise_segment_begin do, with names and flags), that
      * the adapter will release. */
@@ -87,8 +88,8 @@ REPRISE_API const reprise_engine_table *reprise_adapter_table(uint32_t abi);
 /* libreprise.so: 1 when our malloc family is the one the process uses (preloaded or linked first), else 0 (declared ranges only). */
 REPRISE_API int reprise_interposed(void);
 
-/* libreprise.so: an adapter says how far it has come, and gets how far any has (level 0 only asks): 1, its code has run in this interpreter,
- * so that nothing has to be scheduled; 2, it has instrumented a framework, so that the process counts as attached. */
+/* libreprise.so: an adapter says how far it has come, and gets how far any has (level 0 only asks): 1, its code has run in this
+ * interpreter, so that nothing has to be scheduled; 2, it has instrumented a framework, so that the process counts as attached. */
 REPRISE_API int reprise_attached(int level);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* An allocator of somebody else's: its blocks carry a mark in front, and it ends the process when it is given one without. Counts what it serves. */
+/* An allocator of somebody else's: its blocks carry a mark in front, and it ends the process when it is given one without. Counts what it
+ * serves. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

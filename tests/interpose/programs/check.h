@@ -15,15 +15,16 @@
 
 #include "reprise/reprise.h"
 
-#define CHECK(condition)                                                                       \
-    do {                                                                                       \
-        if (!(condition)) {                                                                    \
+#define CHECK(condition)                                                                              \
+    do {                                                                                              \
+        if (!(condition)) {                                                                           \
             fprintf(stderr, "%s:%d: failed: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
-            _exit(1);                                                                          \
-        }                                                                                      \
+            _exit(1);                                                                                 \
+        }                                                                                             \
     } while (0)
 
-/* What the stub engine knows of an address: "arena", "heap", "declared" or "none". By dlsym, so that the program does not import the API. */
+/* What the stub engine knows of an address: "arena", "heap", "declared" or "none". By dlsym, so that the program does not import the API.
+ */
 static inline const char *origin(const void *address, size_t *size) {
     static reprise_buffer buffer;
     reprise_status (*info)(const void *, reprise_buffer *, reprise_range *, size_t *) =

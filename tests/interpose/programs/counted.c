@@ -4,7 +4,8 @@
 void *tensor_posix_memalign(size_t alignment, size_t size);
 
 int main(void) {
-    unsigned long *mallocs = (unsigned long *)dlsym(RTLD_DEFAULT, "other_mallocs"), *frees = (unsigned long *)dlsym(RTLD_DEFAULT, "other_frees");
+    unsigned long *mallocs = (unsigned long *)dlsym(RTLD_DEFAULT, "other_mallocs"),
+                  *frees = (unsigned long *)dlsym(RTLD_DEFAULT, "other_frees");
     CHECK(mallocs != NULL && frees != NULL);
     free(tensor_posix_memalign(64, 1 << 20));
     free(tensor_posix_memalign(64, 1000)); /* everything is started now */

@@ -20,7 +20,8 @@ int main(void) {
     CHECK(madvise(at, 32768, MADV_WILLNEED) == 0 && ALIVE(at));
     CHECK(madvise(at + 12288, 4096, MADV_DONTNEED) == 0 && !ALIVE(at));
     at = declare();
-    CHECK(mmap(at + 8192, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST && ALIVE(at));
+    CHECK(mmap(at + 8192, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED && errno == EEXIST &&
+          ALIVE(at));
     CHECK(mmap(at + 8192, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at + 8192 && !ALIVE(at));
     at = declare();
     CHECK(mremap(at, 32768, 1 << 20, MREMAP_MAYMOVE) != MAP_FAILED && !ALIVE(at));

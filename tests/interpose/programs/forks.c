@@ -25,7 +25,8 @@ static void *worker(void *unused) {
 }
 
 int main(void) {
-    reprise_segment (*begin)(const char *, uint64_t) = (reprise_segment(*)(const char *, uint64_t))dlsym(RTLD_DEFAULT, "reprise_segment_begin");
+    reprise_segment (*begin)(const char *, uint64_t) =
+        (reprise_segment(*)(const char *, uint64_t))dlsym(RTLD_DEFAULT, "reprise_segment_begin");
     reprise_status (*stats)(reprise_statistics *) = (reprise_status(*)(reprise_statistics *))dlsym(RTLD_DEFAULT, "reprise_stats");
     CHECK(begin != NULL && stats != NULL && begin("parent", 0).status == REPRISE_OK);
     pthread_t threads[4];
