@@ -79,8 +79,11 @@ class Compat:
 
     def _split_packed(self, given, named):
         """-> fn, args, kwargs, context_fn, rebuild(fn) -> (positional, named)"""
-        named = dict(named)
-        fn, args, kwargs = [given[i] if i < len(given) else named.pop(n) for i, n in enumerate(("fn", "args", "kwargs"))]
+        if len(given) == 3:
+            fn, args, kwargs = given
+        else:
+            named = dict(named)
+            fn, args, kwargs = [given[i] if i < len(given) else named.pop(n) for i, n in enumerate(("fn", "args", "kwargs"))]
         return fn, args, kwargs, named.get("context_fn", self.no_context), lambda f: ((f, args, kwargs), named)
 
     def _split_flat(self, given, named):

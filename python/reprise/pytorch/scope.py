@@ -133,6 +133,8 @@ class Scopes:
         """The scope of `function(*args, **kwargs)`, and the items of its arguments; says once per segment what cannot be protected."""
         scope = Scope()
         plain = self._plain_arguments(scope, function, args, kwargs)
+        if plain is not None and not self._hidden and engine.interposed:
+            return self._find_plain(engine, segment, scope, function, args, plain)
         anchors, part = ([(function, type(function).__name__)], None) if plain is not None else self._outside(function, args, kwargs)
         parts = [self._defaults()]
         snapshots = [parts[0].take()]
@@ -157,6 +159,30 @@ class Scopes:
         scope.python = [(part, snapshot) for part, snapshot in zip(parts, snapshots) if snapshot]
         scope.states = parts[0].states if not any(p.states for p in parts[1:]) else [state for p in parts for state in p.states]
         self._hold(engine, scope, args, kwargs)
+        return scope
+
+    def _find_plain(self, engine, segment, scope, function, args, plain):
+        """The same for a module with plain tensors, in as few steps as there are: this runs in every forward, with cold caches."""
+        defaults = self._defaults()
+        part, snapshot = self._anchor(function, type(function).__name__, segment)
+        scope.parts = (defaults, part)
+        known = part.packed
+        if known is None or known[0] is not engine or known[1] is not defaults:
+            known = part.packed = (engine, defaults, self._pack(engine, [defaults, part]))
+        scope.packed = known[2]
+        for item in plain:
+            if item[0] in part.addresses:
+                plain = [item for item in plain if item[0] not in part.addresses]
+                break
+        scope.extra = plain
+        first = defaults.take()
+        if first and snapshot:
+            scope.python = ((defaults, first), (part, snapshot))
+        else:
+            scope.python = [(p, s) for p, s in ((defaults, first), (part, snapshot)) if s]
+        scope.states = defaults.states + part.states if part.states else defaults.states
+        if part.foreign or defaults.foreign:
+            self._hold(engine, scope, args, {})
         return scope
 
     @staticmethod
