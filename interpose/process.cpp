@@ -120,7 +120,8 @@ void say_nothing_attached(bool required) {
         line << "tensors were seen, but no segment began: activations are not checkpointed here, or the framework's version is not "
                 "supported";
     } else if (g_python && attached_level() == 0) {
-        line << "no tensor was allocated, and Reprise's sitecustomize did not run (python/attach beside libreprise.so)";
+        line << "no tensor was allocated and no supported framework was instrumented (torch was not imported, or python/attach beside "
+                "libreprise.so is missing)";
     } else if (g_python) {
         line << "no supported framework began a checkpoint";
     } else {
