@@ -245,7 +245,7 @@ class Fragile(nn.Module):
 def frames_of(error):
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     text = "".join(lines)
-    own = [f for f in traceback.extract_tb(error.__traceback__) if "/reprise/" in f.filename]
+    own = [f for f in traceback.extract_tb(error.__traceback__) if "/python/reprise/" in f.filename]
     last = traceback.extract_tb(error.__traceback__)[-1]
     assert last.name == "forward" and last.filename == __file__, text
     assert "as the user's own code says it" in lines[-1], text
