@@ -333,7 +333,7 @@ class Model {
 TEST_P(ReplayModel, RandomOperations) {
     uint64_t first = 1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    uint64_t last = 8;
+    uint64_t last = 4;
 #else
     uint64_t last = 40;
 #endif
