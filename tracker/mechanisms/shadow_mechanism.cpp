@@ -269,7 +269,6 @@ void ShadowMechanism::forward_ended(Version version) {
     collect(Mode::kGuarded, false, now);
     PageRuns compared;
     collect(Mode::kCompared, false, compared);
-    for (const Block &block : blocks_) writes.dense_unknown |= block.mode == Mode::kDense;
     if (newest_ == version && compared.empty()) {
         writes.runs = std::move(now);
     } else {
@@ -279,7 +278,7 @@ void ShadowMechanism::forward_ended(Version version) {
         pages_since(version, bits);
         writes.runs = bits.runs();
     }
-    if (!writes.runs.empty() || writes.dense_unknown) forward_writes_.push_back(std::move(writes));
+    if (!writes.runs.empty()) forward_writes_.push_back(std::move(writes));
 }
 
 // Sets the pages whose shadow was updated after `version`.

@@ -71,7 +71,6 @@ class ShadowMechanism final : public Mechanism {
     };
     struct ForwardWrites {
         Version version = 0;
-        bool dense_unknown = false;
         PageRuns runs;
     };
 
