@@ -1,5 +1,8 @@
 #include "allocator/declared_ranges.h"
 
+#include <algorithm>
+
+#include "allocator/base/fault.h"
 #include "allocator/endings.h"
 #include "allocator/engaged.h"
 
@@ -9,9 +12,27 @@ namespace reprise {
 
 constinit DeclaredRanges declared_ranges;
 
-void DeclaredRanges::settle() {
-    if (!end_all_.exchange(false, std::memory_order_acquire)) return;
-    count_.store(0, std::memory_order_relaxed);
+void DeclaredRanges::end_later(AddressRange range) {
+    if (pending_lock_.lock_bounded()) {
+        HeldLock held(pending_lock_);
+        const size_t pending = pending_.load(std::memory_order_relaxed);
+        if (pending < kMostPending) {
+            pending_ranges_[pending] = range;
+            pending_.store(pending + 1, std::memory_order_release);
+            return;
+        }
+    }
+    end_all_.store(true, std::memory_order_release);
+}
+
+void DeclaredRanges::settle_slow() {
+    AddressRange ranges[kMostPending];
+    pending_lock_.lock();
+    const size_t pending = pending_.exchange(0, std::memory_order_acquire);
+    std::copy_n(pending_ranges_, pending, ranges);
+    pending_lock_.unlock();
+    if (end_all_.exchange(false, std::memory_order_acquire)) count_.store(0, std::memory_order_relaxed);
+    for (size_t i = 0; i < pending; ++i) end_locked(ranges[i]);
     note_ending(Origin::kDeclared);
 }
 
@@ -52,13 +73,18 @@ bool DeclaredRanges::remove(uintptr_t begin, Generation generation) {
 
 void DeclaredRanges::end_slow(AddressRange range) {
     if (range.end <= low_.load(std::memory_order_relaxed) || range.begin >= high_.load(std::memory_order_relaxed)) return;
-    if (!lock_.lock_bounded()) {
-        end_all_.store(true, std::memory_order_release);
+    if (fault(FaultPoint::kLock) || !lock_.lock_bounded()) {
+        end_later(range);
         note_ending(Origin::kDeclared);
         return;
     }
     HeldLock held(lock_);
     settle();
+    end_locked(range);
+    note_ending(Origin::kDeclared);
+}
+
+void DeclaredRanges::end_locked(AddressRange range) {
     size_t count = count_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < count;) {
         if (entries()[i].range.meets(range)) {
@@ -68,7 +94,6 @@ void DeclaredRanges::end_slow(AddressRange range) {
         }
     }
     count_.store(count, std::memory_order_relaxed);
-    note_ending(Origin::kDeclared);
 }
 
 bool DeclaredRanges::find(uintptr_t address, AddressRange *range, Generation *generation) {

@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "allocator/base/futex_lock.h"
+#include "allocator/base/spin_lock.h"
 #include "allocator/base/types.h"
 #include "allocator/meta_mapping.h"
 
@@ -28,7 +29,10 @@ class DeclaredRanges {
 
     void fork_lock() { lock_.lock(); }
     void fork_unlock() { lock_.unlock(); }
-    void fork_reset() { lock_.reset(); }
+    void fork_reset() {
+        lock_.reset();
+        pending_lock_.reset();
+    }
 
   private:
     struct Entry {
@@ -37,16 +41,27 @@ class DeclaredRanges {
     };
     static constexpr size_t kMost = size_t{1} << 20, kStep = 64 * kPageSize;
 
+    static constexpr size_t kMostPending = 64;
+
     void end_slow(AddressRange range);
-    void settle();
+    void end_locked(AddressRange range);
+    void end_later(AddressRange range);
+    void settle() {
+        if (pending_.load(std::memory_order_acquire) != 0 || end_all_.load(std::memory_order_acquire)) settle_slow();
+    }
+    void settle_slow();
     Entry *entries() const { return reinterpret_cast<Entry *>(memory_.base()); }
 
     FutexLock lock_;
     std::atomic<size_t> count_{0};
     // Contains every entry; only ever grows while there are any.
     std::atomic<uintptr_t> low_{~uintptr_t{0}}, high_{0};
-    // A hook could not get the lock: whoever gets it next ends all declarations. Losing some is safe, keeping a dead one is not.
+    // Ranges whose hook could not get the lock: whoever gets it next ends them first. One more than fit ends all declarations: losing
+    // some is safe, keeping a dead one is not.
+    SpinLock pending_lock_;
+    std::atomic<size_t> pending_{0};
     std::atomic<bool> end_all_{false};
+    AddressRange pending_ranges_[kMostPending];
     size_t opened_ = 0;
     MetaMapping memory_;
 };
