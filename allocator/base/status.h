@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "reprise/reprise.h"
@@ -15,7 +16,14 @@ class [[nodiscard]] Status {
   public:
     static constexpr size_t kTextCapacity = 480;
 
-    Status() = default;
+    // Not defaulted: `return {}` would zero the sentence, half a KiB for every buffer of every segment.
+    Status() noexcept {}  // NOLINT(modernize-use-equals-default)
+    Status(const Status &other) noexcept { *this = other; }
+    Status &operator=(const Status &other) noexcept {
+        code_ = other.code_;
+        if (!ok() && this != &other) memcpy(text_, other.text_, kTextCapacity);
+        return *this;
+    }
     __attribute__((format(printf, 2, 3))) static Status error(reprise_status code, const char *format, ...) {
         Status status;
         status.code_ = code;
