@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "kernels/kernels.h"
 #include "kernels/split.h"
 #include "kernels/tuner.h"
@@ -51,10 +49,7 @@ void copy_batch(const CopyItem *items, size_t count, size_t bytes, SizeClass siz
 }  // namespace
 
 void copy(void *to, const void *from, size_t size) {
-    if (size < kMedium) {
-        if (size != 0) memcpy(to, from, size);
-        return;
-    }
+    if (size < kMedium) return copy_cached(to, from, size);
     Tuner &tuner = g_tuners.get(class_of(size));
     auto *target = static_cast<char *>(to);
     auto *source = static_cast<const char *>(from);
@@ -72,8 +67,7 @@ void copy_list(const CopyItem *items, size_t count) {
     if (total == 0) return;
     const bool short_runs = total / count < kRun;
     if (total < (short_runs ? kScattered : kMedium)) {
-        for (size_t i = 0; i < count; i++)
-            if (items[i].size != 0) memcpy(items[i].to, items[i].from, items[i].size);
+        for (size_t i = 0; i < count; i++) copy_cached(items[i].to, items[i].from, items[i].size);
         return;
     }
     const SizeClass size_class = short_runs ? kScatteredClass : class_of(total);

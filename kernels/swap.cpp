@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "kernels/split.h"
 #include "kernels/tuner.h"
@@ -37,11 +35,7 @@ void save_and_load_list(const SwapItem *items, size_t count) {
     for (size_t i = 0; i < count; i++) total += items[i].size;
     if (total == 0) return;
     if (total < kMedium) {
-        // In the cache anyway: two plain copies are the least there is.
-        for (size_t i = 0; i < count; i++) {
-            memcpy(items[i].save_to, items[i].live, items[i].size);
-            memcpy(items[i].live, items[i].load_from, items[i].size);
-        }
+        for (size_t i = 0; i < count; i++) swap_cached(items[i].live, items[i].save_to, items[i].load_from, items[i].size);
         return;
     }
     const SizeClass size_class = total / count < kRun ? kScatteredClass : class_of(total);

@@ -64,6 +64,10 @@ using DigestFunction = uint64_t (*)(const void *data, size_t size);
 using Digest128Function = Digest128 (*)(const void *data, size_t size, uint64_t seed);
 using MergeFunction = size_t (*)(void *live, const void *loaded, const void *present, size_t size, size_t element);
 
+// For what is in the caches anyway, short or a list of short ones (cached.cpp).
+void copy_cached(void *to, const void *from, size_t size);
+void swap_cached(void *live, void *save_to, const void *load_from, size_t size);
+
 Variants<CopyFunction> copy_variants();
 Variants<SwapFunction> swap_variants();
 Variants<EqualFunction> equal_variants();

@@ -28,6 +28,22 @@ TEST(CopyVariants, AllAlignmentsAndShortSizes) {
     }
 }
 
+// Every length up to a few lines past the shortest that is not left to the C library, then some longer ones.
+TEST(CopyCached, EveryLengthAnyAlignment) {
+    Random random(9);
+    for (size_t size = 0; size < 4096; size += size < 600 ? 1 : 1 + random.below(90)) {
+        for (int round = 0; round < 4; round++) {
+            Buffer to(size, random.below(64)), from(size, random.below(64));
+            random.fill(from.data(), size);
+            auto expected = from.bytes();
+            detail::copy_cached(to.data(), from.data(), size);
+            ASSERT_EQ(to.bytes(), expected) << "size " << size;
+            ASSERT_NO_FATAL_FAILURE(to.expect_guards());
+            ASSERT_EQ(from.bytes(), expected);
+        }
+    }
+}
+
 TEST(Copy, EverySizeClassEveryVariant) {
     Random random(2);
     for_each_variant(Kind::copy, copy_variants(), [&] {
