@@ -84,7 +84,10 @@ class Engine {
 
     // engine_release.cpp
     void drop(Instance &instance);
-    void retire_unmanaged(const Segment &segment);
+    void retire_unmanaged(Segment &segment);
+    void let_oldest_go(Segment &segment);
+    bool let_go_by_age(const char *name, uint64_t id) const;
+    Status keep_longer(const char *name, uint64_t id);
     void put_back_states(Lock &lock, const std::vector<SavedState> &present);
     std::vector<uint64_t> executions_where(const std::function<bool(const Execution &)> &wanted) const;
     std::vector<SavedState> abandon(uint64_t execution);
@@ -93,6 +96,7 @@ class Engine {
     void window_may_have_ended();
 
     // engine_scope.cpp
+    static Status check_items(const reprise_scope_item *items, size_t count);
     void resolve_scope(Instance &instance, const reprise_scope_item *items, size_t count, bool items_given);
     void add_range(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned);
     void add_to_scope(Instance &instance, Buffer &buffer, bool optional, bool learned);

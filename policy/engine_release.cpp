@@ -142,7 +142,9 @@ void Engine::window_may_have_ended() {
 // Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
 // replayed, or so many younger ones began that its replay cannot be outstanding in any schedule that also replays (evaluation); and by
 // step(). At every forward, so it looks only at those up to the youngest that was replayed: a few hundred at most.
-void Engine::retire_unmanaged(const Segment &segment) {
+void Engine::retire_unmanaged(Segment &segment) {
+    if (segment.unmanaged.size() >= std::max(segment.let_go_at, segment.most_unmanaged + segment.most_unmanaged / 4))
+        let_oldest_go(segment);
     std::vector<Instance *> done;
     for (uint64_t id : segment.unmanaged) {
         if (id > segment.last_replayed) break;
@@ -152,6 +154,53 @@ void Engine::retire_unmanaged(const Segment &segment) {
         if (instance.replays != 0 || overtaken) done.push_back(&instance);
     }
     for (Instance *instance : done) drop(*instance);
+}
+
+// A program that makes only the two calls and neither replays nor steps (an evaluation) says nothing at all: its oldest instances go by
+// their number, many at a time. An open forward keeps its instance, unless even those add up: forwards that threw and were never ended.
+void Engine::let_oldest_go(Segment &segment) {
+    const bool open_ones_too = segment.unmanaged.size() >= 2 * segment.most_unmanaged;
+    std::vector<Instance *> oldest;
+    for (uint64_t id : segment.unmanaged) {
+        if (segment.unmanaged.size() - oldest.size() <= segment.most_unmanaged) break;
+        Instance &instance = *instances_.find(id)->second;
+        if (instance.open_replays != 0 || (instance.state == Instance::State::kForward && !open_ones_too)) continue;
+        oldest.push_back(&instance);
+    }
+    if (open_ones_too && !oldest.empty()) {
+        std::erase_if(executions_, [&](const auto &entry) {
+            const uint64_t id = entry.second->instance;
+            auto at = std::lower_bound(oldest.begin(), oldest.end(), id, [](const Instance *i, uint64_t wanted) { return i->id < wanted; });
+            return at != oldest.end() && (*at)->id == id;
+        });
+    }
+    if (!oldest.empty()) segment.youngest_let_go = std::max(segment.youngest_let_go, oldest.back()->id);
+    for (Instance *instance : oldest) drop(*instance);
+    segment.let_go_at = segment.unmanaged.size() + segment.unmanaged.size() / 4;  // those that could not go are not looked at every time
+}
+
+bool Engine::let_go_by_age(const char *name, uint64_t id) const {
+    auto segment = segments_.find(name);
+    return id != 0 && segment != segments_.end() && id <= segment->second->youngest_let_go;
+}
+
+// It is wanted after all: refused this once, and so many more are kept from now on.
+Status Engine::keep_longer(const char *name, uint64_t id) {
+    Segment &segment = segment_named(name);
+    const uint64_t kept = segment.most_unmanaged;
+    if (id > segment.kept_longer_since) {  // not once more for each of those that have gone already
+        segment.most_unmanaged = std::max(kept, std::min<uint64_t>(2 * kept, uint64_t{1} << 20));
+        segment.kept_longer_since = next_instance_ - 1;
+    }
+    Status why = Status::error(REPRISE_RELEASED,
+                               "instance %llu was let go: more than %llu younger forwards of segment '%s' began, and it was neither "
+                               "replayed nor was there a step. From "
+                               "now on %llu are kept; call reprise_step() after each step, or reprise_release() for what is not replayed, "
+                               "to have none let go early",
+                               static_cast<unsigned long long>(id), static_cast<unsigned long long>(kept), name,
+                               static_cast<unsigned long long>(segment.most_unmanaged));
+    say_once(LogLevel::kError, std::string("let go ") + name, why.text());
+    return why;
 }
 
 // The second step after an instance lets it go; also one whose forward threw and was never ended, when the step is on its thread.

@@ -37,7 +37,7 @@ reprise_segment Engine::reject(const Status &why, Segment *segment, Instance *in
         // What was only watched and changed is preserved from the next window on.
         for (const ScopeEntry &entry : instance->scope) {
             if (entry.buffer->mechanism->kind() != MechanismKind::kWatch) continue;
-            if (!registry_.live(*entry.buffer)) continue;
+            if (!registry_.live(*entry.buffer) || !can_read(*entry.buffer)) continue;
             ReplayView view;
             if (!entry.buffer->mechanism->changed(entry.version, view).ok()) entry.buffer->promoted = true;
         }

@@ -30,7 +30,33 @@ Status check_range(const void *address, size_t size) {
     return {};
 }
 
+// Merging is by whole elements from the beginning of the buffer on.
+Status check_element(const void *address, size_t size, unsigned element) {
+    if (element > 16 || (element & (element - 1)) != 0) {
+        return Status::error(REPRISE_INVALID_ARGUMENT, "the element size must be 1, 2, 4, 8 or 16, not %u", element);
+    }
+    if (element > 1 && (reinterpret_cast<uintptr_t>(address) % element != 0 || size % element != 0)) {
+        return Status::error(
+            REPRISE_INVALID_ARGUMENT,
+            "the buffer at %p (%zu bytes) has elements of %u bytes: it must begin at a multiple of that and hold whole elements", address,
+            size, element);
+    }
+    return {};
+}
+
 }  // namespace
+
+Status Engine::check_items(const reprise_scope_item *items, size_t count) {
+    if (items == nullptr && count != 0) return Status::error(REPRISE_INVALID_ARGUMENT, "items is NULL though count is %zu", count);
+    for (size_t i = 0; i < count; ++i) {
+        const reprise_scope_item &item = items[i];
+        if (item.size == 0) continue;  // an empty tensor
+        if (Status status = check_range(item.address, item.size); !status.ok()) return status;
+        if ((item.flags & REPRISE_ITEM_CONCURRENT) == 0) continue;
+        if (Status status = check_element(item.address, item.size, item.flags >> 8 & 0xff); !status.ok()) return status;
+    }
+    return {};
+}
 
 void Engine::add_range(Instance &instance, AddressRange range, const char *name, BufferFlags flags, bool optional, bool learned) {
     if (range.empty()) return;
@@ -49,6 +75,10 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
     if (buffer.last_window != window_) {
         buffer.last_window = window_;
         ++buffer.windows;
+    }
+    if (!can_read(buffer)) {
+        instance.refusals.push_back(cannot_read(buffer).text());
+        return;
     }
     if (buffer.outstanding() == 0) registry_.use(buffer, preservation_.choose(buffer, learned));
 
@@ -147,12 +177,13 @@ Status Engine::track(void *address, size_t size, const char *name, unsigned flag
     }
     if ((flags & ~kKnownFlags) != 0) return Status::error(REPRISE_INVALID_ARGUMENT, "unknown flags %#x", flags & ~kKnownFlags);
     const unsigned element = flags >> 8 & 0xff;
-    if (element != 0 && element != 1 && element != 2 && element != 4 && element != 8 && element != 16) {
-        return Status::error(REPRISE_INVALID_ARGUMENT, "the element size must be 1, 2, 4, 8 or 16, not %u", element);
-    }
-    if (element > 1 && (reinterpret_cast<uintptr_t>(address) % element != 0 || size % element != 0)) {
-        return Status::error(REPRISE_INVALID_ARGUMENT,
-                             "a buffer with elements of %u bytes must begin at a multiple of it and hold whole elements", element);
+    if (Status status = check_element(address, size, element); !status.ok()) return status;
+    if (!readable(range_of(address, size))) {
+        return Status::error(
+            REPRISE_INVALID_ARGUMENT,
+            "the range at %p (%zu bytes, '%s') cannot be read: it is not mapped, has no read permission, or lies behind the end "
+            "of its file; declare memory that is mapped",
+            address, size, name != nullptr ? name : "");
     }
     Lock lock(mutex_);
     forget_dead_declarations(range_of(address, size));  // of memory that was freed and given out again
@@ -222,8 +253,8 @@ Status Engine::write_intent(const void *address, size_t size) {
     if (Status status = check_range(address, size); !status.ok()) return status;
     Lock lock(mutex_);
     AddressRange range = range_of(address, size);
-    registry_.for_each([&](Buffer &buffer) {
-        if (buffer.mechanism && buffer.range.meets(range) && registry_.live(buffer)) buffer.mechanism->write_intent(range);
+    registry_.for_each_meeting(range, [&](Buffer &buffer) {
+        if (buffer.mechanism && registry_.live(buffer)) buffer.mechanism->write_intent(range);
     });
     return {};
 }
@@ -240,7 +271,7 @@ Status Engine::buffer_info(const void *address, reprise_buffer *out, reprise_ran
         info.address = reinterpret_cast<void *>(buffer->range.begin);
         info.size = buffer->range.size();
         info.generation = buffer->generation;
-        if (buffer->mechanism) buffer->mechanism->written_since_capture(dirty);
+        if (buffer->mechanism && can_read(*buffer)) buffer->mechanism->written_since_capture(dirty);
         // A write since the last cut is a version of its own already.
         info.version = buffer->write_version + (dirty.empty() ? 0 : 1);
         snprintf(info.name, sizeof info.name, "%s", buffer->name.c_str());

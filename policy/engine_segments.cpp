@@ -50,6 +50,7 @@ Instance *Engine::find_instance(uint64_t id, Status *why) {
 
 reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given) {
     if (Status status = check_name(name); !status.ok()) return failed(status);
+    if (Status status = check_items(items, count); !status.ok()) return failed(status);
     const uint64_t began = now_ns();
     thread_state().engine = this;
     Lock lock(mutex_);
@@ -99,7 +100,7 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
 void Engine::end_forward(Instance &instance) {
     instance.state = Instance::State::kOutstanding;
     for (const ScopeEntry &entry : instance.scope) {
-        if (registry_.live(*entry.buffer)) entry.buffer->mechanism->forward_ended(entry.version);
+        if (registry_.live(*entry.buffer) && can_read(*entry.buffer)) entry.buffer->mechanism->forward_ended(entry.version);
     }
 }
 
@@ -153,7 +154,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     Lock lock(mutex_);
     Status why;
     Instance *instance = find_instance(id, &why);
-    if (instance == nullptr) return failed(why);
+    if (instance == nullptr) return failed(let_go_by_age(name, id) ? keep_longer(name, id) : why);
     if (instance->segment->name != name) {
         return failed(Status::error(REPRISE_UNKNOWN_INSTANCE, "instance %llu belongs to segment '%s', not to '%s'",
                                     static_cast<unsigned long long>(id), instance->segment->name.c_str(), name));
@@ -280,12 +281,29 @@ reprise_segment Engine::refuse_and_let_go(const Status &why, Instance &instance)
     return refused;
 }
 
+namespace {
+
+std::string unreachable_text(const Instance *instance, const Buffer &buffer) {
+    return format(
+        "segment '%s': buffer '%s' (%zu bytes) could not be put back after its replay, during which it was unmapped or made read-only, or "
+        "its "
+        "file was cut short: where it can be read, it holds the forward's bytes. Do not take memory away during a replay",
+        instance != nullptr ? instance->segment->name.c_str() : "?", buffer.name.c_str(), buffer.range.size());
+}
+
+}  // namespace
+
 // Puts back. The execution stays in the table.
 ReplayOutcome Engine::finish_replay(Execution &execution) {
     ReplayOutcome outcome;
     if (!execution.replay) return outcome;
     outcome = execution.replay->finish();
     statistics_.bytes_put_back += outcome.bytes_put_back;
+    for (const Buffer *buffer : outcome.unreachable) {
+        auto instance = instances_.find(execution.instance);
+        say_once(LogLevel::kError, "unreachable " + buffer->name,
+                 unreachable_text(instance != instances_.end() ? instance->second.get() : nullptr, *buffer));
+    }
     give_back(std::move(execution.replay));
     --open_replays_;
     replay_ended_.notify_all();
@@ -383,16 +401,14 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
             say_once(list == &outcome.strays && !warn_only() ? LogLevel::kError : LogLevel::kWarn, "stray " + stray.buffer->name, reason);
         }
     }
-    if (!outcome.strays.empty()) {
+    if (!outcome.unreachable.empty()) reason = unreachable_text(instance, *outcome.unreachable.front());
+    const bool diverged = !outcome.strays.empty() || !outcome.unreachable.empty();
+    if (diverged) {
         ++statistics_.divergences;
         if (!warn_only()) status = Status::error(REPRISE_DIVERGED, "%s", reason.c_str());
     }
     if (instance != nullptr) {
-        record_replay(*instance, execution,
-                      !outcome.strays.empty() ? "divergence"
-                      : execution.unprotected ? "unprotected"
-                                              : "match",
-                      reason, &outcome);
+        record_replay(*instance, execution, diverged ? "divergence" : execution.unprotected ? "unprotected" : "match", reason, &outcome);
         instance->open_replays -= 1;
         executions_.erase(id);
         if (instance->release_pending && instance->open_replays == 0) {

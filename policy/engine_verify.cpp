@@ -12,6 +12,7 @@ void Engine::witness(Instance &instance) {
     for (size_t i = 0; i < instance.scope.size(); ++i) {
         AddressRange range = instance.scope[i].buffer->range;
         Witness &witness = instance.witnesses[i];
+        if (!can_read(*instance.scope[i].buffer)) continue;
         const void *live = reinterpret_cast<const void *>(range.begin);
         witness.digest = kernels::digest128(live, range.size());
         witness.present = true;
@@ -31,7 +32,7 @@ Status Engine::verify_loaded(const Instance &instance) const {
         const ScopeEntry &entry = instance.scope[i];
         const Witness &witness = instance.witnesses[i];
         const Buffer &buffer = *entry.buffer;
-        if (!witness.present || !registry_.live(buffer)) continue;
+        if (!witness.present || !registry_.live(buffer) || !can_read(buffer)) continue;
         const void *live = reinterpret_cast<const void *>(buffer.range.begin);
         bool same = witness.bytes ? memcmp(witness.bytes.data(), live, buffer.range.size()) == 0
                                   : kernels::digest128(live, buffer.range.size()) == witness.digest;

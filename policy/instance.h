@@ -20,10 +20,14 @@ struct Segment {
     uint64_t forwards = 0;
     uint64_t replays = 0;
     uint64_t replays_on_changed_state = 0;
-    uint64_t last_replayed = 0;    // the youngest instance that was replayed
-    std::set<uint64_t> unmanaged;  // outstanding instances that go by the rules of retire_unmanaged()
-    uint64_t contract_digest = 0;  // of the last contract, structure only
-    uint64_t contracts = 0;        // different ones seen
+    uint64_t last_replayed = 0;      // the youngest instance that was replayed
+    std::set<uint64_t> unmanaged;    // outstanding instances that go by the rules of retire_unmanaged()
+    uint64_t most_unmanaged = 4096;  // of them that are kept while nothing says that they are done: see let_oldest_go()
+    uint64_t let_go_at = 0;          // how many there must be before it looks again
+    uint64_t youngest_let_go = 0;    // of those that let_oldest_go() took; 0: none
+    uint64_t kept_longer_since = 0;  // the youngest instance when most_unmanaged rose
+    uint64_t contract_digest = 0;    // of the last contract, structure only
+    uint64_t contracts = 0;          // different ones seen
 };
 
 // What a state provider saved: nobody but the provider knows what the bytes mean.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "allocator/allocator.h"
+#include "tracker/access.h"
 #include "tracker/mechanism.h"
 
 namespace reprise {
@@ -23,7 +24,9 @@ struct Buffer {
     AddressRange range;
     Generation generation = 0;
     Origin origin = Origin::kArena;
-    bool own_declaration = false;  // we declared the range with the allocator, and must undeclare it
+    bool own_declaration = false;         // we declared the range with the allocator, and must undeclare it
+    bool may_fault = false;               // the job may take its memory away without our seeing it: looked at before every access
+    mutable bool found_writable = false;  // for those that may not
     std::string name;
     BufferFlags flags;
 
@@ -53,5 +56,18 @@ inline bool still_live(const AllocatorPort &port, const Buffer &buffer) {
     buffer.live_at = endings;
     return true;
 }
+
+// Can its bytes be read now?
+inline bool can_read(const Buffer &buffer) { return !buffer.may_fault || readable(buffer.range); }
+
+// Can these bytes of it be written now?
+inline bool can_write(const Buffer &buffer, AddressRange bytes) {
+    if (buffer.origin != Origin::kDeclared || buffer.found_writable) return true;
+    if (buffer.may_fault) return writable(bytes);
+    return buffer.found_writable = writable(buffer.range);
+}
+
+Status cannot_read(const Buffer &buffer);
+Status cannot_write(const Buffer &buffer);
 
 }  // namespace reprise

@@ -14,6 +14,9 @@ namespace {
 // A buffer that no window used for this long is forgotten; if it comes back it is filled anew.
 constexpr uint64_t kForgetWindows = 64;
 
+// Small, and not on a page of its own: it lies in a heap, and whoever took its pages away would take other things with them.
+bool shares_its_pages(AddressRange range) { return range.size() < kSmallBuffer && range.begin % kPageSize != 0; }
+
 }  // namespace
 
 BufferRegistry::BufferRegistry(const AllocatorPort &port, ImagePool &pool, std::unique_ptr<DirtySource> guard)
@@ -57,6 +60,7 @@ Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags
             return &buffer;
         }
         std::unique_ptr<Buffer> old = std::move(found->second);
+        index_.remove(*old);
         by_address_.erase(found);
         retire(std::move(old));
     }
@@ -74,6 +78,7 @@ Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags
         if (buffer->generation == 0) return nullptr;
         buffer->origin = Origin::kDeclared;
         buffer->own_declaration = true;
+        buffer->may_fault = !shares_its_pages(range) || !readable(range);
     }
     if (name != nullptr && *name != 0) {
         buffer->name = name;
@@ -82,17 +87,18 @@ Buffer *BufferRegistry::obtain(AddressRange range, const char *name, BufferFlags
         snprintf(text, sizeof text, "%#zx+%zu", static_cast<size_t>(range.begin), range.size());
         buffer->name = text;
     }
+    index_.add(*buffer);
     return by_address_.emplace(key, std::move(buffer)).first->second.get();
 }
 
 Buffer *BufferRegistry::find(uintptr_t address) {
     Buffer *best = nullptr;
-    for (auto &[key, buffer] : by_address_) {
-        if (!buffer->range.contains(address) || !live(*buffer)) continue;
-        const bool better = best == nullptr || (buffer->flags.declared != best->flags.declared ? buffer->flags.declared
-                                                                                               : buffer->range.size() < best->range.size());
-        if (better) best = buffer.get();
-    }
+    index_.for_each_meeting({address, address + 1}, [&](Buffer &buffer) {
+        if (!live(buffer)) return;
+        const bool better = best == nullptr || (buffer.flags.declared != best->flags.declared ? buffer.flags.declared
+                                                                                              : buffer.range.size() < best->range.size());
+        if (better) best = &buffer;
+    });
     return best;
 }
 
@@ -143,6 +149,7 @@ void BufferRegistry::release(Buffer &buffer, Version version) {
 void BufferRegistry::forget(Buffer &buffer) {
     auto found = by_address_.find(Key{buffer.range.begin, buffer.range.size()});
     if (found != by_address_.end() && found->second.get() == &buffer) {
+        index_.remove(buffer);
         destroy(buffer);
         by_address_.erase(found);
         return;
@@ -170,13 +177,29 @@ void BufferRegistry::window_ended(uint64_t window) {
         if (buffer.flags.declared) return false;  // until whoever declared it has let it go
         const bool unused = buffer.last_window + kForgetWindows < window;
         if (!unused && live(buffer)) return false;
+        index_.remove(buffer);
         destroy(buffer);
         return true;
     });
 }
 
-void BufferRegistry::for_each(const std::function<void(Buffer &)> &visit) {
-    for (auto &[key, buffer] : by_address_) visit(*buffer);
+void BufferRegistry::for_each_meeting(AddressRange range, const std::function<void(Buffer &)> &visit) {
+    index_.for_each_meeting(range, visit);
+}
+
+Status cannot_read(const Buffer &buffer) {
+    return Status::error(
+        REPRISE_REJECTED,
+        "buffer '%s' (%zu bytes at %#zx) cannot be read: it is not mapped, has no read permission, or its file was cut short; "
+        "call reprise_untrack before its memory is taken away",
+        buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
+}
+
+Status cannot_write(const Buffer &buffer) {
+    return Status::error(REPRISE_REJECTED,
+                         "buffer '%s' (%zu bytes at %#zx) has changed since the forward and cannot be written back: it was made read-only, "
+                         "unmapped, or its file was cut short; keep it writable until the backward has run",
+                         buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
 }
 
 }  // namespace reprise

@@ -10,6 +10,7 @@
 #include "tracker/buffer.h"
 #include "tracker/dirty_source.h"
 #include "tracker/image_pool.h"
+#include "tracker/range_index.h"
 
 namespace reprise {
 
@@ -24,8 +25,7 @@ class BufferRegistry {
     // The buffer for exactly these bytes in their present generation, made if there is none. Null when its memory cannot be identified
     // (the allocator's table of declarations is full).
     Buffer *obtain(AddressRange range, const char *name, BufferFlags flags);
-    // The live buffer that holds `address`, null when none does. Where several overlap: a declared one, then the smallest. Looks at all of
-    // them: for questions, not for the path of a segment.
+    // The live buffer that holds `address`, null when none does. Where several overlap: a declared one, then the smallest.
     Buffer *find(uintptr_t address);
 
     // Gives an idle buffer (no outstanding versions) the mechanism `kind`; one that has it already keeps it, with what it learned.
@@ -38,7 +38,8 @@ class BufferRegistry {
     void window_ended(uint64_t window);
     void forget(Buffer &buffer);
     bool live(const Buffer &buffer) const { return still_live(port_, buffer); }
-    void for_each(const std::function<void(Buffer &)> &visit);
+    // Every buffer that meets `range`, dead ones too.
+    void for_each_meeting(AddressRange range, const std::function<void(Buffer &)> &visit);
 
     DirtySource *guard() const { return guard_.get(); }
     size_t size() const { return by_address_.size(); }
@@ -61,6 +62,7 @@ class BufferRegistry {
     std::unique_ptr<DirtySource> guard_;
     std::unique_ptr<DirtySource> compare_;
     std::unordered_map<Key, std::unique_ptr<Buffer>, KeyHash> by_address_;
+    RangeIndex index_;                                      // of by_address_
     std::unordered_map<Generation, uint64_t> guard_owner_;  // block -> buffer id: get+reset of one buffer must not eat another's bits
     std::vector<std::unique_ptr<Buffer>> retired_;          // another generation lives at their address; instances still name them
     uint64_t next_id_ = 1;

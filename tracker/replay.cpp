@@ -53,7 +53,8 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
         item.lost = false;
         item.view.clear();
         item.view.deep = options_.deep || options_.gated;
-        if (Status status = buffer.mechanism->changed(entry.version, item.view); !status.ok()) {
+        Status status = can_read(buffer) ? buffer.mechanism->changed(entry.version, item.view) : cannot_read(buffer);
+        if (!status.ok()) {
             if (!options_.audit) return status;
             item.lost = true;
             bytes_changed_ += buffer.range.size();
@@ -89,9 +90,19 @@ bool Replay::scopes_may_alias() const {
     return false;
 }
 
+bool Replay::can_write_pieces(const Item &item) const {
+    const auto &pieces = item.view.pieces;
+    return std::all_of(pieces.begin(), pieces.end(), [&](const Piece &piece) { return can_write(*item.buffer, piece.range()); });
+}
+
 Status Replay::load() {
     loaded_ = true;
     if (bytes_changed_ == 0) return {};
+    for (const Item &item : items()) {
+        if (can_write_pieces(item)) continue;
+        loaded_ = false;
+        return cannot_write(*item.buffer);
+    }
     present_ = pool_.allocate(bytes_changed_, LedgerKind::kPresent);
     if (!present_) {
         loaded_ = false;
@@ -167,6 +178,11 @@ ReplayOutcome Replay::finish() {
         Item &item = items_[i];
         item.alive = live(item);
         if (!item.alive) continue;  // the generation ended during the replay: these addresses are somebody else's now
+        if (!can_read(*item.buffer) || !can_write_pieces(item)) {
+            item.alive = false;
+            outcome.unreachable.push_back(item.buffer);
+            continue;
+        }
         std::vector<Piece> outside = judge_strays(item, outcome);
         if (!outside.empty()) undone.emplace_back(i, std::move(outside));
     }

@@ -36,8 +36,9 @@ struct ReplayOutcome {
     uint64_t gated_kept = 0;      // buffers
     uint64_t gated_conflict = 0;  // buffers
     uint64_t merged_elements = 0;
-    std::vector<Stray> strays;    // divergences
-    std::vector<Stray> possible;  // the same, found by a source that cannot tell who wrote: warnings
+    std::vector<Stray> strays;                // divergences
+    std::vector<Stray> possible;              // the same, found by a source that cannot tell who wrote: warnings
+    std::vector<const Buffer *> unreachable;  // made unreadable or read-only during the replay: not put back
 };
 
 class Replay {
@@ -82,6 +83,7 @@ class Replay {
         bool lost = false;  // audit: changed, and could not have been loaded
     };
     bool live(const Item &item) const { return still_live(port_, *item.buffer); }
+    bool can_write_pieces(const Item &item) const;
     bool scopes_may_alias() const;
     std::vector<Piece> judge_strays(Item &item, ReplayOutcome &outcome);
     void find_strays_in_pieces(const Item &item, std::vector<Piece> &out) const;
