@@ -72,7 +72,8 @@ typedef struct reprise_segment {
 /* Begins a forward (replay_of == 0) or the replay of instance `replay_of` on this thread.
  * A replay whose status is not REPRISE_OK has loaded nothing and must not be run (under REPRISE_ON_REJECT=warn it is REPRISE_OK with a
  * warning); it must not be ended. A forward never fails for want of memory: what cannot be preserved is said when it is replayed.
- * Errors: INVALID_ARGUMENT, UNKNOWN_INSTANCE, RELEASED, REJECTED, BUSY, UNAVAILABLE. */
+ * A forward that is neither replayed nor released, in a program that never calls reprise_step, is let go when more than 4,096 younger ones
+ * of its segment began. Errors: INVALID_ARGUMENT, UNKNOWN_INSTANCE, RELEASED, REJECTED, BUSY, UNAVAILABLE. */
 REPRISE_API reprise_segment reprise_segment_begin(const char *name, uint64_t replay_of);
 
 /* Ends it, on the thread that began it. For a replay the present bytes are put back whatever is returned.
@@ -97,7 +98,9 @@ REPRISE_API reprise_status reprise_step(void);
 
 /* Declares [address, address + size) as a buffer of every later segment's scope, until reprise_untrack or until the memory goes away.
  * Declaring the same range again renames it; overlapping ranges are allowed (their bytes are kept once per range).
- * While anything is declared, scope is what is declared (plus reprise_scope), not what is learned. */
+ * The memory must be mapped and readable (else INVALID_ARGUMENT) and must stay so; what changes must be writable again at its replay, which
+ * is refused otherwise. REPRISE_TRACK_ELEMENT(n) needs an address and a size that are multiples of n. While anything is declared, scope is
+ * what is declared (plus reprise_scope), not what is learned. */
 REPRISE_API reprise_status reprise_track(void *address, size_t size, const char *name, unsigned flags);
 
 /* Ends the declaration that begins at `address`. Instances that still need it can no longer be replayed. */

@@ -86,3 +86,18 @@ def test_compiled_checkpoints_are_left_to_the_compiler_and_it_is_said():
         "print('forwards', engine.current().stats()['forwards'])"
     )
     assert "forwards 0" in done.stdout and done.stderr.count("torch.compile") == 1
+
+
+def test_an_adapter_that_cannot_be_loaded_is_said_and_torch_left_alone():
+    program = (
+        "import sys; sys.path[:0] = [%r]; sys.modules['reprise.pytorch.compat'] = None\n"
+        "import reprise, torch, torch.utils.checkpoint as cp\n"
+        "reprise.attach(); reprise.attach()\n"
+        "x = torch.ones(3, requires_grad=True)\n"
+        "cp.checkpoint(torch.sin, x, use_reentrant=False).sum().backward(); print('done')" % str(PACKAGE)
+    )
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_")}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=280)
+    assert done.stdout == "done\n", done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("reprise:")]
+    assert len(lines) == 1 and "cannot instrument torch" in lines[0] and "runs as without Reprise" in lines[0], done.stderr
