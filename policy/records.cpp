@@ -42,16 +42,23 @@ bool RecordFile::open() {
     fstat(descriptor_, &status);
     device_ = status.st_dev;
     inode_ = status.st_ino;
-    // An earlier run may have died in the middle of a line.
-    if (status.st_size > 0 && S_ISREG(status.st_mode)) {
-        char last = '\n';
-        int reader = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-        if (reader >= 0) {
-            if (pread(reader, &last, 1, status.st_size - 1) == 1 && last != '\n' && ::write(descriptor_, "\n", 1) != 1) last = '\n';
-            close(reader);
-        }
-    }
+    regular_ = S_ISREG(status.st_mode);
+    size_ = 0;
     return true;
+}
+
+// A run that was killed leaves half a line, at most one: what follows must not be taken for its end.
+void RecordFile::end_torn_line(uint64_t size) {
+    char last = '\n';
+    const int reader = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (reader < 0) return;
+    struct stat status {};
+    const bool ours = fstat(reader, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+    if (ours && pread(reader, &last, 1, static_cast<off_t>(size - 1)) == 1 && last != '\n') {
+        const ssize_t written = ::write(descriptor_, "\n", 1);
+        (void)written;  // the line that follows will fail for the same reason, and say so
+    }
+    close(reader);
 }
 
 void RecordFile::give_up(const char *what, int error) {
@@ -72,7 +79,12 @@ void RecordFile::write(const nlohmann::json &line) {
     std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     text += '\n';
     const QuietSignals quiet;
+    if (regular_ && fstat(descriptor_, &status) == 0) {
+        const auto size = static_cast<uint64_t>(status.st_size);
+        if (size != 0 && size != size_) end_torn_line(size);
+    }
     ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (regular_ && written > 0 && fstat(descriptor_, &status) == 0) size_ = static_cast<uint64_t>(status.st_size);
     if (written < 0) {
         give_up("cannot be written", errno);
     } else if (static_cast<size_t>(written) != text.size()) {

@@ -21,11 +21,14 @@ class RecordFile {
 
   private:
     bool open();
+    void end_torn_line(uint64_t size);
     void give_up(const char *what, int error);
 
     std::string path_;
     std::string run_;  // names this process in the records
     int descriptor_ = -1;
+    bool regular_ = false;
+    uint64_t size_ = 0;  // after our last line: another size means that somebody else wrote, and may have died in the middle of it
     uint64_t device_ = 0, inode_ = 0;  // of our file: the descriptor number may have been closed and reused by the job
     bool wanted_ = false;
 };
