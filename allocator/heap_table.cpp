@@ -22,48 +22,70 @@ uint64_t HeapTable::hash(unsigned level, uintptr_t granule) {
     h ^= h >> 32;
     return h * 0xd6e8feb86659fd93u;
 }
-uint64_t HeapTable::hash(const HeapEntry &e) {
-    const unsigned level = level_of(e.size);
-    return hash(level, e.begin >> (kFirstBits + 2 * level));
-}
-
 // The shard is chosen by the hash's top bits, the place in it by bits from the middle.
 namespace {
 size_t place_of(uint64_t hash, size_t capacity) { return (hash >> 20) & (capacity - 1); }
 size_t shard_of(uint64_t hash) { return hash >> 59; }
 }  // namespace
 
+class HeapTable::Change {
+  public:
+    explicit Change(Shard &shard) : shard_(shard) { step(std::memory_order_relaxed); }
+    ~Change() { step(std::memory_order_release); }
+    Change(const Change &) = delete;
+    Change &operator=(const Change &) = delete;
+
+  private:
+    void step(std::memory_order order) { shard_.sequence.store(shard_.sequence.load(std::memory_order_relaxed) + 1, order); }
+    Shard &shard_;
+};
+
 bool HeapTable::grow(Shard &shard) {
-    const size_t capacity = shard.capacity == 0 ? kFirstCapacity : shard.capacity * 2;
-    const uintptr_t memory = sys::map(page_ceil(capacity * sizeof(HeapEntry)), PROT_READ | PROT_WRITE);
+    const Table old = shard.table();
+    const size_t capacity = old ? old.capacity() * 2 : kFirstCapacity;
+    const uintptr_t memory = sys::map(page_ceil(capacity * sizeof(Cell)), PROT_READ | PROT_WRITE);
     if (memory == 0) return false;
-    auto *entries = reinterpret_cast<HeapEntry *>(memory);
-    for (size_t i = 0; i < shard.capacity; ++i) {
-        const HeapEntry &e = shard.entries[i];
+    const Table table(memory, capacity);
+    for (size_t i = 0; i < old.capacity(); ++i) {
+        const HeapEntry e = old[i].get();
         if (e.begin == 0) continue;
-        size_t at = place_of(hash(e), capacity);
-        while (entries[at].begin != 0) at = (at + 1) & (capacity - 1);
-        entries[at] = e;
+        size_t at = place_of(old[i].hash, capacity);
+        while (table[at].where() != 0) at = (at + 1) & table.mask();
+        table[at].set(e, old[i].hash);
     }
-    if (shard.entries != nullptr) sys::unmap(reinterpret_cast<uintptr_t>(shard.entries), page_ceil(shard.capacity * sizeof(HeapEntry)));
-    shard.entries = entries;
-    shard.capacity = capacity;
+    {
+        Change change(shard);
+        shard.table_word.store(table.word(), std::memory_order_release);
+    }
+    // Readers that are still in it find nothing there any more, and a new sequence number.
+    if (old) sys::advise(old.memory(), page_ceil(old.capacity() * sizeof(Cell)), MADV_DONTNEED);
     return true;
 }
 
-// Takes out entries[index] and moves later ones of the cluster up, so that no tombstones are needed.
+// Takes out table[index] and moves later ones of the cluster up, so that no tombstones are needed.
 void HeapTable::erase(Shard &shard, size_t index) {
-    const size_t mask = shard.capacity - 1;
-    size_t hole = index;
-    for (size_t at = (hole + 1) & mask; shard.entries[at].begin != 0; at = (at + 1) & mask) {
-        const size_t home = place_of(hash(shard.entries[at]), shard.capacity);
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            shard.entries[hole] = shard.entries[at];
-            hole = at;
+    const Table table = shard.table();
+    const size_t mask = table.mask();
+    {
+        Change change(shard);
+        size_t hole = index;
+        for (size_t at = (hole + 1) & mask; table[at].where() != 0; at = (at + 1) & mask) {
+            const uint64_t hash = table[at].hash;
+            const size_t home = place_of(hash, table.capacity());
+            if (((at - home) & mask) >= ((at - hole) & mask)) {
+                table[hole].set(table[at].get(), hash);
+                hole = at;
+            }
         }
+        table[hole].set({}, 0);
     }
-    shard.entries[hole] = HeapEntry{};
     shard.used.store(shard.used.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+void HeapTable::count_granule(uint64_t hash, int by) {
+    std::atomic<uint16_t> &count = granule(hash);
+    const uint16_t now = count.load(std::memory_order_relaxed);
+    if (now != UINT16_MAX) count.store(static_cast<uint16_t>(now + by), std::memory_order_release);
 }
 
 void HeapTable::account(Shard &shard, int64_t bytes) {
@@ -77,22 +99,26 @@ void HeapTable::account(Shard &shard, int64_t bytes) {
 
 // An entry without a generation gets a new one.
 bool HeapTable::insert(const HeapEntry &entry) {
-    const uint64_t h = hash(entry);
+    const unsigned level = level_of(entry.size);
+    const uint64_t h = hash(level, entry.begin >> (kFirstBits + 2 * level));
     Shard &shard = shards_[shard_of(h)];
     if (fault(FaultPoint::kHeapTable) || !shard.lock.lock_bounded()) return false;
     HeldLock held(shard.lock);
     const uint32_t used = shard.used.load(std::memory_order_relaxed);
-    if (used * size_t{10} >= shard.capacity * 7 && !grow(shard) && used + 1 >= shard.capacity) return false;
-    size_t at = place_of(h, shard.capacity);
-    while (shard.entries[at].begin != 0) at = (at + 1) & (shard.capacity - 1);
-    shard.entries[at] = entry;
-    if (entry.generation == 0) {
+    if (used * size_t{10} >= shard.table().capacity() * 7 && !grow(shard) && used + 1 >= shard.table().capacity()) return false;
+    HeapEntry made = entry;
+    if (made.generation == 0) {
         if (shard.next_generation == shard.last_generation) {
             shard.next_generation = next_generations(kGenerations);
             shard.last_generation = shard.next_generation + kGenerations;
         }
-        shard.entries[at].generation = shard.next_generation++;
+        made.generation = shard.next_generation++;
     }
+    const Table table = shard.table();
+    size_t at = place_of(h, table.capacity());
+    while (table[at].where() != 0) at = (at + 1) & table.mask();
+    table[at].set(made, h);  // no change to readers: the cell was free, and is not free only once it is whole
+    count_granule(h, 1);
     shard.used.store(used + 1, std::memory_order_relaxed);
     account(shard, static_cast<int64_t>(entry.size));
     return true;
@@ -118,13 +144,16 @@ void HeapTable::restore(const HeapEntry &entry) {
 
 bool HeapTable::remove_at(unsigned level, uintptr_t begin, HeapEntry *out) {
     const uint64_t h = hash(level, begin >> (kFirstBits + 2 * level));
+    if (!may_hold(h)) return false;
     Shard &shard = shards_[shard_of(h)];
     shard.lock.lock();
     HeldLock held(shard.lock);
-    if (shard.capacity == 0) return false;
-    for (size_t at = place_of(h, shard.capacity); shard.entries[at].begin != 0; at = (at + 1) & (shard.capacity - 1)) {
-        if (shard.entries[at].begin != begin) continue;
-        *out = shard.entries[at];
+    const Table table = shard.table();
+    if (!table) return false;
+    for (size_t at = place_of(h, table.capacity()); table[at].where() != 0; at = (at + 1) & table.mask()) {
+        if (table[at].where() != begin) continue;
+        *out = table[at].get();
+        count_granule(table[at].hash, -1);  // its own: it may be filed under another level and stand in this one's way
         erase(shard, at);
         account(shard, -static_cast<int64_t>(out->size));
         return true;
@@ -145,35 +174,78 @@ HeapEntry HeapTable::remove(uintptr_t begin) {
     return entry;
 }
 
-bool HeapTable::find_in(unsigned level, uintptr_t granule, uintptr_t address, HeapEntry *out) {
-    const uint64_t h = hash(level, granule);
-    Shard &shard = shards_[shard_of(h)];
+HeapTable::Seen HeapTable::search(Table table, uint64_t hash, uintptr_t address, HeapEntry *out, size_t *index) {
+    if (!table) return Seen::kNothing;
+    const size_t capacity = table.capacity();
+    size_t at = place_of(hash, capacity);
+    for (size_t probes = 0; probes < capacity; ++probes, at = (at + 1) & (capacity - 1)) {
+        const uintptr_t begin = table[at].where();
+        if (begin == 0) return Seen::kNothing;
+        const HeapEntry e = table[at].get();
+        if (address - e.begin >= e.size) continue;
+        *out = e;
+        *index = at;
+        return Seen::kBlock;
+    }
+    return Seen::kChange;  // no free entry: only a table in motion looks like that
+}
+
+bool HeapTable::find_in(uint64_t hash, uintptr_t address, HeapEntry *out) {
+    constexpr int kTries = 8;
+    const size_t number = shard_of(hash);
+    Shard &shard = shards_[number];
+    for (int i = 0; i < kTries; ++i) {
+        const uint64_t before = shard.sequence.load(std::memory_order_acquire);
+        if ((before & 1) != 0) continue;
+        HeapEntry e;
+        size_t index = 0;
+        const Seen seen = search(shard.table(), hash, address, &e, &index);
+        if (seen == Seen::kChange || shard.sequence.load(std::memory_order_relaxed) != before) continue;
+        if (seen == Seen::kNothing) return false;
+        *out = e;
+        hint(address).store(static_cast<uint32_t>(index * kShards + number), std::memory_order_relaxed);
+        return true;
+    }
+    return find_locked(shard, hash, address, out);
+}
+
+bool HeapTable::find_locked(Shard &shard, uint64_t hash, uintptr_t address, HeapEntry *out) {
     shard.lock.lock();
     HeldLock held(shard.lock);
-    if (shard.capacity == 0) return false;
-    for (size_t at = place_of(h, shard.capacity); shard.entries[at].begin != 0; at = (at + 1) & (shard.capacity - 1)) {
-        const HeapEntry &e = shard.entries[at];
-        if (address - e.begin < e.size) {
-            *out = e;
-            return true;
-        }
-    }
-    return false;
+    size_t index = 0;
+    return search(shard.table(), hash, address, out, &index) == Seen::kBlock;
+}
+
+// Whatever the hint says, the answer is right: a record that holds the address, seen whole.
+bool HeapTable::find_hinted(uint32_t hint, uintptr_t address, HeapEntry *out) {
+    Shard &shard = shards_[hint % kShards];
+    const size_t index = hint / kShards;
+    const uint64_t before = shard.sequence.load(std::memory_order_acquire);
+    const Table table = shard.table();
+    if ((before & 1) != 0 || index >= table.capacity()) return false;
+    const HeapEntry e = table[index].get();
+    if (e.begin == 0 || address - e.begin >= e.size || shard.sequence.load(std::memory_order_relaxed) != before) return false;
+    *out = e;
+    return true;
 }
 
 bool HeapTable::find(uintptr_t address, HeapEntry *out) {
     const uint32_t levels = levels_.load(std::memory_order_acquire);
     if (levels == 0) return false;
+    if (find_hinted(hint(address).load(std::memory_order_relaxed), address, out)) return true;
     // Mostly asked for the first byte of a block.
     const Slot &slot = filter_[slot_of(address)];
     if (slot.count.load(std::memory_order_relaxed) != 0) {
         const unsigned level = slot.level.load(std::memory_order_relaxed);
-        if (find_in(level, address >> (kFirstBits + 2 * level), address, out)) return true;
+        const uint64_t h = hash(level, address >> (kFirstBits + 2 * level));
+        if (may_hold(h) && find_in(h, address, out)) return true;
     }
     for (uint32_t rest = levels; rest != 0; rest &= rest - 1) {
         const auto level = static_cast<unsigned>(__builtin_ctz(rest));
         const uintptr_t granule = address >> (kFirstBits + 2 * level);
-        if (find_in(level, granule, address, out) || find_in(level, granule - 1, address, out)) return true;
+        const uint64_t here = hash(level, granule), before = hash(level, granule - 1);
+        if (may_hold(here) && find_in(here, address, out)) return true;
+        if (may_hold(before) && find_in(before, address, out)) return true;
     }
     return false;
 }
@@ -195,9 +267,11 @@ size_t HeapTable::copy(HeapEntry *out, size_t capacity) {
     for (Shard &shard : shards_) {
         shard.lock.lock();
         HeldLock held(shard.lock);
-        for (size_t i = 0; i < shard.capacity; ++i) {
-            if (shard.entries[i].begin == 0) continue;
-            if (total < capacity) out[total] = shard.entries[i];
+        const Table table = shard.table();
+        for (size_t i = 0; i < table.capacity(); ++i) {
+            const HeapEntry e = table[i].get();
+            if (e.begin == 0) continue;
+            if (total < capacity) out[total] = e;
             ++total;
         }
     }
@@ -211,7 +285,11 @@ void HeapTable::fork_unlock() {
     for (Shard &shard : shards_) shard.lock.unlock();
 }
 void HeapTable::fork_reset() {
-    for (Shard &shard : shards_) shard.lock.reset();
+    for (Shard &shard : shards_) {
+        // Even in any case: a child of a fork without the handlers may have been made in the middle of a change.
+        shard.sequence.store((shard.sequence.load(std::memory_order_relaxed) + 1) & ~uint64_t{1}, std::memory_order_relaxed);
+        shard.lock.reset();
+    }
 }
 
 }  // namespace reprise

@@ -6,8 +6,14 @@
 //
 // A block is filed under its level (granule = smallest of 256 B, 1 KiB, 4 KiB, ... that is not smaller than it) and the granule in which it
 // begins. A granule holds few blocks of its level, and the block around an address begins in the address's granule or the one before: one
-// insertion per block whatever its size, and two probes per level in use to find it. A filter in front of it answers "never noted" in one
-// load.
+// insertion per block whatever its size, and two granules per level in use to look at. A counter per hashed granule, kept under the
+// shard's lock, says which of them hold nothing: of a dozen, one or two are left to probe. The same addresses are asked for again and
+// again: a hint per hashed address says where the answer was last, and the record there is asked whether it still is (hint -> record: two
+// loads). A filter by first address in front of all this answers "never noted" in one load.
+//
+// Look-ups take no lock: the shard's sequence number is odd while an entry changes, and a reader that sees the same even number before and
+// after has seen the table as it was. After a few tries it takes the lock like everybody else (the writer may be asleep). A table that was
+// outgrown gives its memory back but keeps its addresses, for a reader may still be in it.
 #pragma once
 
 #include <atomic>
@@ -51,21 +57,58 @@ class HeapTable {
     void fork_reset();
 
   private:
-    static constexpr size_t kShards = 32, kFirstCapacity = 256, kFilterBits = 16;
+    static constexpr size_t kShards = 32, kFirstCapacity = 256, kFilterBits = 16, kGranuleBits = 16, kHintBits = 16;
     static constexpr unsigned kLevels = 21, kFirstBits = 8;
 
     // Telling the ledger costs two atomic operations; a shard saves them up. Its peak is off by 32 x 16 KiB at most.
     static constexpr int64_t kLedgerStep = 16 << 10;
     static constexpr uint32_t kGenerations = 256;  // taken from the common counter at once, for the same reason
 
+    // What is read without the lock: entries as atomics, address and capacity of the table in one word.
+    struct Cell {
+        std::atomic<uintptr_t> begin{0};
+        std::atomic<uint64_t> size{0};
+        std::atomic<Generation> generation{0};
+        uint64_t hash = 0;  // under the lock; fills the cell up to half a cache line, so that none straddles two
+
+        // Acquire and release, so that they stay between the two looks at, and the two changes of, the sequence number.
+        uintptr_t where() const { return begin.load(std::memory_order_acquire); }
+        HeapEntry get() const { return {where(), size.load(std::memory_order_acquire), generation.load(std::memory_order_acquire)}; }
+        void set(const HeapEntry &e, uint64_t h) {
+            hash = h;
+            size.store(e.size, std::memory_order_release);
+            generation.store(e.generation, std::memory_order_release);
+            begin.store(e.begin, std::memory_order_release);
+        }
+    };
+    class Table {
+      public:
+        Table() = default;
+        explicit Table(uintptr_t word) : word_(word) {}
+        Table(uintptr_t memory, size_t capacity) : word_(memory | static_cast<unsigned>(__builtin_ctzll(capacity))) {}
+
+        uintptr_t word() const { return word_; }
+        size_t capacity() const { return word_ == 0 ? 0 : size_t{1} << (word_ & (kPageSize - 1)); }
+        size_t mask() const { return capacity() - 1; }
+        uintptr_t memory() const { return page_floor(word_); }
+        Cell &operator[](size_t index) const { return reinterpret_cast<Cell *>(memory())[index]; }
+        explicit operator bool() const { return word_ != 0; }
+
+      private:
+        uintptr_t word_ = 0;
+    };
+
     struct alignas(64) Shard {
         SpinLock lock;
+        std::atomic<uint64_t> sequence{0};
         std::atomic<uint32_t> used{0};
         std::atomic<int64_t> untold{0};
         Generation next_generation = 0, last_generation = 0;
-        size_t capacity = 0;  // a power of two
-        HeapEntry *entries = nullptr;
+        std::atomic<uintptr_t> table_word{0};
+
+        Table table() const { return Table(table_word.load(std::memory_order_acquire)); }
     };
+    class Change;  // the shard's sequence number is odd while it lives
     struct Slot {
         std::atomic<uint16_t> count{0};
         std::atomic<uint8_t> level{0};  // of the last block noted here: where forget() looks first
@@ -74,16 +117,27 @@ class HeapTable {
     static size_t slot_of(uintptr_t begin) { return (begin >> 4) * 0x9e3779b97f4a7c15u >> (64 - kFilterBits); }
     static unsigned level_of(size_t size);
     static uint64_t hash(unsigned level, uintptr_t granule);
-    static uint64_t hash(const HeapEntry &e);
     static bool grow(Shard &shard);
     static void erase(Shard &shard, size_t index);
     static void account(Shard &shard, int64_t bytes);
     bool insert(const HeapEntry &entry);
     HeapEntry remove(uintptr_t begin);
     bool remove_at(unsigned level, uintptr_t begin, HeapEntry *out);
-    bool find_in(unsigned level, uintptr_t granule, uintptr_t address, HeapEntry *out);
+    bool find_hinted(uint32_t hint, uintptr_t address, HeapEntry *out);
+    bool find_in(uint64_t hash, uintptr_t address, HeapEntry *out);
+    bool find_locked(Shard &shard, uint64_t hash, uintptr_t address, HeapEntry *out);
+    enum class Seen { kNothing, kBlock, kChange };
+    static Seen search(Table table, uint64_t hash, uintptr_t address, HeapEntry *out, size_t *index);
+    std::atomic<uint32_t> &hint(uintptr_t address) { return hints_[address * 0x9e3779b97f4a7c15u >> (64 - kHintBits)]; }
+    // How many blocks are filed under granules that hash like this one. Changed under the lock of the shard that the hash belongs to, so
+    // plain loads and stores do; stuck at the top.
+    std::atomic<uint16_t> &granule(uint64_t hash) { return granules_[hash >> (64 - kGranuleBits)]; }
+    void count_granule(uint64_t hash, int by);
+    bool may_hold(uint64_t hash) { return granule(hash).load(std::memory_order_acquire) != 0; }
 
     Shard shards_[kShards];
+    std::atomic<uint16_t> granules_[size_t{1} << kGranuleBits];
+    std::atomic<uint32_t> hints_[size_t{1} << kHintBits];  // index * kShards + shard; written by readers, believed by nobody
     Slot filter_[size_t{1} << kFilterBits];
     std::atomic<uint32_t> levels_{0};  // bit per level ever used
     std::atomic<uint64_t> untracked_{0};

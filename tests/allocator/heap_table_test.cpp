@@ -133,6 +133,83 @@ TEST(HeapTable, Threads) {
     EXPECT_EQ(heap_table.count(), 0u);
 }
 
+// Readers take no lock: while entries around them come, go and move, and tables grow, what is live is always found, with its own
+// generation, and nothing is ever seen half.
+TEST(HeapTable, ReadersAmongWriters) {
+    constexpr uintptr_t kBase = 0x7000000000;
+    constexpr size_t kFixed = 512, kChurn = 40000, kStep = 256;
+    constexpr int kRounds = kSanitized ? 2 : 8;
+    // Sizes of several levels, a function of the address, so that a size that belongs to another block shows.
+    const auto fixed_at = [](size_t i) { return kBase + i * 65536; };
+    const auto fixed_size = [](size_t i) { return size_t{100} << (i % 8); };
+    const auto churn_at = [](size_t i) { return kBase + i / 128 * 65536 + 32768 + i % 128 * kStep; };
+    const auto churn_size = [](uintptr_t at) { return 1 + at / kStep * 2654435761u % kStep; };
+    std::vector<Generation> generations(kFixed);
+    for (size_t i = 0; i < kFixed; ++i) {
+        note_heap(fake(fixed_at(i)), fixed_size(i));
+        BlockInfo block;
+        ASSERT_TRUE(port().find(fixed_at(i), &block));
+        generations[i] = block.generation;
+    }
+    const uint64_t untracked = heap_table.untracked();
+    std::atomic<bool> done{false};
+    std::atomic<uint64_t> lost{0}, mixed{0};
+    std::vector<std::thread> readers, writers;
+    for (unsigned t = 0; t < 2; ++t) {
+        readers.emplace_back([&, t] {
+            std::mt19937_64 random(t);
+            BlockInfo block;
+            while (!done.load()) {
+                const size_t i = random() % kFixed;
+                const uintptr_t inside = fixed_at(i) + random() % fixed_size(i);
+                lost += !port().find(inside, &block) || block.generation != generations[i] || block.range.begin != fixed_at(i) ||
+                        block.range.size() != fixed_size(i);
+                const uintptr_t begin = churn_at(random() % kChurn), at = begin + random() % kStep;
+                if (!port().find(at, &block)) continue;
+                mixed +=
+                    block.range.begin != begin || block.range.size() != churn_size(begin) || block.generation == 0 || at >= block.range.end;
+            }
+        });
+        writers.emplace_back([&, t] {
+            for (int round = 0; round < kRounds; ++round) {
+                for (size_t i = t; i < kChurn; i += 2) note_heap(fake(churn_at(i)), churn_size(churn_at(i)));
+                for (size_t i = t; i < kChurn; i += 2) forget_heap(fake(churn_at(i)));
+            }
+        });
+    }
+    for (std::thread &writer : writers) writer.join();
+    done = true;
+    for (std::thread &reader : readers) reader.join();
+    EXPECT_EQ(lost, 0u);
+    EXPECT_EQ(mixed, 0u);
+    EXPECT_LE(heap_table.untracked() - untracked, 10u);
+    for (size_t i = 0; i < kFixed; ++i) forget_heap(fake(fixed_at(i)));
+    EXPECT_EQ(heap_table.count(), 0u);
+}
+
+// The place where an address was found last is only a hint: what moved, ended or came anew is not answered from it.
+TEST(HeapTable, AnswersAreNeverRemembered) {
+    constexpr uintptr_t kBase = 0x7800000000;
+    BlockInfo block;
+    for (int life = 0; life < 100; ++life) {
+        const size_t size = size_t{64} << (life % 6);
+        note_heap(fake(kBase), size);
+        ASSERT_TRUE(port().find(kBase + 63, &block));
+        ASSERT_EQ(block.range.size(), size);
+        const Generation generation = block.generation;
+        for (uintptr_t i = 1; i <= 64; ++i) note_heap(fake(kBase + i * 65536), 64);  // the tables grow and entries move
+        ASSERT_TRUE(port().find(kBase + 63, &block));
+        ASSERT_EQ(block.generation, generation);
+        forget_heap(fake(kBase));
+        ASSERT_FALSE(port().find(kBase + 63, &block));
+        note_heap(fake(kBase + 32), 16);  // another block around the same address, too short for it
+        ASSERT_FALSE(port().find(kBase + 63, &block));
+        forget_heap(fake(kBase + 32));
+        for (uintptr_t i = 1; i <= 64; ++i) forget_heap(fake(kBase + i * 65536));
+    }
+    EXPECT_EQ(heap_table.count(), 0u);
+}
+
 TEST(HeapTable, WhatCannotBeNotedIsCounted) {
     const uint64_t before = heap_table.untracked();
     fault_configure("heap_table_full:2");
