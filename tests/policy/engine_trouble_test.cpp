@@ -202,6 +202,35 @@ TEST(Records, OneLinePerReplayAndAContract) {
     unlink(path.c_str());
 }
 
+// Two processes share a file, and one is killed in the middle of a line.
+TEST(Records, ALineAfterSomebodyElsesTornOneBeginsALineOfItsOwn) {
+    const std::string path = testing::TempDir() + "/records-shared." + std::to_string(getpid());
+    Config config = quiet();
+    config.records = path;
+    Driver driver(config);
+    Block block(1000);
+    auto once = [&] {
+        reprise_segment f = driver.forward("s", {block.range()});
+        driver.end(f);
+        block.data()[0] += 1;
+        EXPECT_EQ(driver.end(driver.replay("s", f.instance)), REPRISE_OK);
+    };
+    once();
+    std::ofstream(path, std::ios::app) << "{\"whole\": 1}\n{\"schema\": \"reprise.rec";
+    once();
+    once();
+    size_t torn = 0, records = 0;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+        torn += json.is_discarded();
+        records += !json.is_discarded() && json.value("schema", "") == "reprise.record/1";
+    }
+    EXPECT_EQ(torn, 1u);
+    EXPECT_EQ(records, 3u);
+    unlink(path.c_str());
+}
+
 TEST(Records, SurviveAClosedDescriptorAndAFullDisk) {
     const std::string path = testing::TempDir() + "/records-closed." + std::to_string(getpid());
     Config config = quiet();

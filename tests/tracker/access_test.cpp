@@ -8,35 +8,39 @@
 
 #include <cstdlib>
 #include <string>
+#include <tuple>
 
 namespace reprise::test {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Both ways of asking: page by page, and by mappings.
-class Access : public testing::TestWithParam<size_t> {
+// All ways of asking: page by page, about mappings, and by the text of /proc/self/maps.
+class Access : public testing::TestWithParam<std::tuple<size_t, bool>> {
   protected:
+    Access() { access_by_text_for_test(std::get<1>(GetParam())); }
     ~Access() override {
-        if (memory_ != nullptr) munmap(memory_, GetParam());
+        access_by_text_for_test(false);
+        if (memory_ != nullptr) munmap(memory_, size_);
         if (file_ >= 0) close(file_);
     }
     AddressRange map(int protection) {
-        memory_ = mmap(nullptr, GetParam(), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        memory_ = mmap(nullptr, size_, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         EXPECT_NE(memory_, MAP_FAILED);
-        return range_of(memory_, GetParam());
+        return range_of(memory_, size_);
     }
     AddressRange map_file(size_t file_size, int flags) {
         std::string name = testing::TempDir() + "/access-XXXXXX";
         file_ = mkstemp(name.data());
         unlink(name.c_str());
         EXPECT_EQ(ftruncate(file_, static_cast<off_t>(file_size)), 0);
-        memory_ = mmap(nullptr, GetParam(), PROT_READ | PROT_WRITE, flags, file_, 0);
+        memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, file_, 0);
         EXPECT_NE(memory_, MAP_FAILED);
-        return range_of(memory_, GetParam());
+        return range_of(memory_, size_);
     }
     char *at(size_t offset) { return static_cast<char *>(memory_) + offset; }
 
+    const size_t size_ = std::get<0>(GetParam());
     void *memory_ = nullptr;
     int file_ = -1;
 };
@@ -70,21 +74,21 @@ TEST_P(Access, Holes) {
     EXPECT_FALSE(readable(range));
     EXPECT_FALSE(writable(range));
     EXPECT_TRUE(readable({range.begin, range.begin + 2 * kPageSize}));
-    ASSERT_EQ(munmap(at(GetParam() - kPageSize), kPageSize), 0);
+    ASSERT_EQ(munmap(at(size_ - kPageSize), kPageSize), 0);
     EXPECT_FALSE(readable({range.begin + 3 * kPageSize, range.end}));
     EXPECT_TRUE(readable({range.begin + 3 * kPageSize, range.end - kPageSize}));
 }
 
 TEST_P(Access, AFileThatIsCutShort) {
     for (int flags : {MAP_PRIVATE, MAP_SHARED}) {
-        const AddressRange range = map_file(GetParam(), flags);
+        const AddressRange range = map_file(size_, flags);
         EXPECT_TRUE(readable(range));
         EXPECT_TRUE(writable({range.begin, range.begin + kPageSize}));
-        ASSERT_EQ(ftruncate(file_, static_cast<off_t>(GetParam() / 2)), 0);
+        ASSERT_EQ(ftruncate(file_, static_cast<off_t>(size_ / 2)), 0);
         EXPECT_FALSE(readable(range));
         EXPECT_FALSE(writable({range.end - 10, range.end}));
-        EXPECT_TRUE(readable({range.begin, range.begin + GetParam() / 2}));
-        munmap(memory_, GetParam());
+        EXPECT_TRUE(readable({range.begin, range.begin + size_ / 2}));
+        munmap(memory_, size_);
         memory_ = nullptr;
         close(file_);
     }
@@ -92,15 +96,17 @@ TEST_P(Access, AFileThatIsCutShort) {
 
 TEST_P(Access, NeverMapped) {
     const AddressRange range = map(PROT_READ);
-    munmap(memory_, GetParam());
+    munmap(memory_, size_);
     memory_ = nullptr;
     EXPECT_FALSE(readable(range));
     EXPECT_FALSE(readable({0, 4096}));
-    EXPECT_FALSE(readable({~uintptr_t{0} - 2 * GetParam(), ~uintptr_t{0} - GetParam()}));
+    EXPECT_FALSE(readable({~uintptr_t{0} - 2 * size_, ~uintptr_t{0} - size_}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Access, testing::Values(kMiB, 40 * kMiB),
-                         [](const auto &size) { return std::to_string(size.param / kMiB) + "MiB"; });
+INSTANTIATE_TEST_SUITE_P(Sizes, Access, testing::Combine(testing::Values(kMiB / 32, kMiB, 40 * kMiB), testing::Bool()),
+                         [](const auto &form) {
+                             return std::to_string(std::get<0>(form.param) >> 10) + "KiB" + (std::get<1>(form.param) ? "Text" : "");
+                         });
 
 }  // namespace
 }  // namespace reprise::test
