@@ -12,6 +12,31 @@ namespace reprise {
 
 constinit DeclaredRanges declared_ranges;
 
+namespace {
+
+void set_hull(std::atomic<uintptr_t> &low, std::atomic<uintptr_t> &high, AddressRange hull) {
+    low.store(hull.begin, std::memory_order_relaxed);
+    high.store(hull.end, std::memory_order_relaxed);
+}
+void grow_hull(std::atomic<uintptr_t> &low, std::atomic<uintptr_t> &high, AddressRange range) {
+    set_hull(low, high,
+             {std::min(low.load(std::memory_order_relaxed), range.begin), std::max(high.load(std::memory_order_relaxed), range.end)});
+}
+
+}  // namespace
+
+void DeclaredRanges::list(AddressRange range, uint32_t change) {
+    if (pages_of(range) > kFewPages) return;
+    for (uintptr_t page = page_floor(range.begin); page < range.end; page += kPageSize)
+        filter_[slot_of(page)].fetch_add(change, std::memory_order_relaxed);
+}
+
+// Of `count` entries; the last one takes its place.
+void DeclaredRanges::erase(size_t index, size_t count) {
+    list(entries()[index].range, ~uint32_t{0});
+    entries()[index] = entries()[count - 1];
+}
+
 void DeclaredRanges::end_later(AddressRange range) {
     if (pending_lock_.lock_bounded()) {
         HeldLock held(pending_lock_);
@@ -31,7 +56,7 @@ void DeclaredRanges::settle_slow() {
     const size_t pending = pending_.exchange(0, std::memory_order_acquire);
     std::copy_n(pending_ranges_, pending, ranges);
     pending_lock_.unlock();
-    if (end_all_.exchange(false, std::memory_order_acquire)) count_.store(0, std::memory_order_relaxed);
+    if (end_all_.exchange(false, std::memory_order_acquire)) end_locked({0, ~uintptr_t{0}});
     for (size_t i = 0; i < pending; ++i) end_locked(ranges[i]);
     note_ending(Origin::kDeclared);
 }
@@ -47,8 +72,13 @@ Generation DeclaredRanges::add(AddressRange range) {
         if (!memory_.open(opened_, opened_ + kStep)) return 0;
         opened_ += kStep;
     }
-    if (count == 0 || range.begin < low_.load(std::memory_order_relaxed)) low_.store(range.begin, std::memory_order_relaxed);
-    if (count == 0 || range.end > high_.load(std::memory_order_relaxed)) high_.store(range.end, std::memory_order_relaxed);
+    if (count == 0) {
+        set_hull(low_, high_, {~uintptr_t{0}, 0});
+        set_hull(large_low_, large_high_, {~uintptr_t{0}, 0});
+    }
+    grow_hull(low_, high_, range);
+    if (pages_of(range) > kFewPages) grow_hull(large_low_, large_high_, range);
+    list(range, 1);
     engage(kEngagedDeclared);
     const Generation generation = next_generation();
     entries()[count] = {range, generation};
@@ -63,7 +93,7 @@ bool DeclaredRanges::remove(uintptr_t begin, Generation generation) {
     const size_t count = count_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < count; ++i) {
         if (entries()[i].generation != generation || entries()[i].range.begin != begin) continue;
-        entries()[i] = entries()[count - 1];
+        erase(i, count);
         count_.store(count - 1, std::memory_order_relaxed);
         note_ending(Origin::kDeclared);
         return true;
@@ -88,7 +118,7 @@ void DeclaredRanges::end_locked(AddressRange range) {
     size_t count = count_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < count;) {
         if (entries()[i].range.meets(range)) {
-            entries()[i] = entries()[--count];
+            erase(i, count--);
         } else {
             ++i;
         }

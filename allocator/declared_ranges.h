@@ -1,8 +1,9 @@
 // Ranges that somebody declared and that no allocator of ours knows: numpy arrays, file mappings, shared memory, static arrays.
 //
-// Declared and undeclared by the tracker; ended by the mmap-family hooks (munmap, mremap, MAP_FIXED, MADV_DONTNEED), from any thread. A few
-// thousand at most, in one plain array under a lock: a hook costs one load while there are none, and a comparison with the hull of
-// all of them before it looks at any.
+// Declared and undeclared by the tracker; ended from any thread by the mmap-family hooks (munmap, mremap, MAP_FIXED, MADV_DONTNEED) and, as
+// somebody may declare a piece of another allocator's block, by every free. A few thousand at most, in one plain array under a lock. In
+// front of it a count per page (by its number, modulo the table's size) says "nothing here" to a free in a load or two: the generators of a
+// framework are declared ranges, so that every job has some, and frees are what jobs do most.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ class DeclaredRanges {
     bool remove(uintptr_t begin, Generation generation);
     // Ends every declaration that meets the range.
     void end(AddressRange range) {
-        if (count_.load(std::memory_order_relaxed) != 0) end_slow(range);
+        if (count_.load(std::memory_order_relaxed) != 0 && may_meet(range)) end_slow(range);
     }
     // A declared range that holds the address: the smallest when there are several.
     bool find(uintptr_t address, AddressRange *range, Generation *generation);
@@ -41,7 +42,22 @@ class DeclaredRanges {
     };
     static constexpr size_t kMost = size_t{1} << 20, kStep = 64 * kPageSize;
 
-    static constexpr size_t kMostPending = 64;
+    static constexpr size_t kMostPending = 64, kFilterSlots = 4096, kFewPages = 16;
+
+    // Ranges of more than a few pages are not in the filter: their hull is.
+    static size_t pages_of(AddressRange range) { return range.empty() ? 0 : (range.end - 1) / kPageSize - range.begin / kPageSize + 1; }
+    static size_t slot_of(uintptr_t address) { return address / kPageSize % kFilterSlots; }
+    bool may_meet(AddressRange range) const {
+        if (range.begin < large_high_.load(std::memory_order_relaxed) && range.end > large_low_.load(std::memory_order_relaxed))
+            return true;
+        if (pages_of(range) > kFewPages) return true;
+        for (uintptr_t page = page_floor(range.begin); page < range.end; page += kPageSize) {
+            if (filter_[slot_of(page)].load(std::memory_order_relaxed) != 0) return true;
+        }
+        return false;
+    }
+    void list(AddressRange range, uint32_t change);
+    void erase(size_t index, size_t count);
 
     void end_slow(AddressRange range);
     void end_locked(AddressRange range);
@@ -54,8 +70,10 @@ class DeclaredRanges {
 
     FutexLock lock_;
     std::atomic<size_t> count_{0};
-    // Contains every entry; only ever grows while there are any.
+    // Hulls of all entries, and of the large ones; they only ever grow while there are any entries.
     std::atomic<uintptr_t> low_{~uintptr_t{0}}, high_{0};
+    std::atomic<uintptr_t> large_low_{~uintptr_t{0}}, large_high_{0};
+    std::atomic<uint32_t> filter_[kFilterSlots];  // entries of few pages that have bytes in such a page
     // Ranges whose hook could not get the lock: whoever gets it next ends them first. One more than fit ends all declarations: losing
     // some is safe, keeping a dead one is not.
     SpinLock pending_lock_;

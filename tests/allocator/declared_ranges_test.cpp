@@ -66,6 +66,52 @@ TEST_F(Declared, ThousandsAndThreads) {
     EXPECT_EQ(declared_ranges.count(), 0u);
 }
 
+// Against a plain list: ranges of all sizes, ended by ranges of all sizes, neighbours in the same page.
+TEST_F(Declared, AgainstAList) {
+    REPRISE_SEEDED;
+    std::mt19937_64 random(seed());
+    struct Known {
+        AddressRange range;
+        Generation generation;
+    };
+    std::vector<Known> known;
+    const auto some_range = [&](uintptr_t most) {
+        const uintptr_t begin = 0x70000000 + random() % (64 * kPageSize * 64);
+        return AddressRange{begin, begin + 1 + random() % most};
+    };
+    for (int round = 0; round < 20000; ++round) {
+        switch (random() % 4) {
+            case 0: {
+                const AddressRange range = some_range(random() % 8 == 0 ? 40 * kPageSize : 600);
+                known.push_back({range, port().declare(range)});
+                ASSERT_NE(known.back().generation, 0u);
+                break;
+            }
+            case 1:
+                if (!known.empty()) {
+                    const size_t i = random() % known.size();
+                    port().undeclare(known[i].range.begin, known[i].generation);
+                    known.erase(known.begin() + static_cast<ptrdiff_t>(i));
+                }
+                break;
+            default: {
+                const AddressRange range = some_range(random() % 64 == 0 ? 200 * kPageSize : 5000);
+                end_mapping(range);
+                std::erase_if(known, [&](const Known &k) { return k.range.meets(range); });
+            }
+        }
+        ASSERT_EQ(declared_ranges.count(), known.size()) << round;
+        if (!known.empty()) {
+            const Known &k = known[random() % known.size()];
+            ASSERT_TRUE(port().is_live(k.range.begin, k.generation)) << round;
+        }
+        if (round % 5000 == 4999) {
+            end_mapping({0, ~uintptr_t{0}});
+            known.clear();
+        }
+    }
+}
+
 // A hook that cannot get the lock leaves its range for whoever gets it next; only more of them than fit end everything.
 TEST_F(Declared, AHookThatFindsTheLockTakenEndsItsRangeAllTheSame) {
     constexpr uintptr_t kBase = 0x70000000, kStride = 0x10000;
@@ -76,8 +122,7 @@ TEST_F(Declared, AHookThatFindsTheLockTakenEndsItsRangeAllTheSame) {
         fault_configure("lock_contended");
         for (uintptr_t i = 0; i < hooks; ++i) end_mapping({kBase + i * kStride + 0x100, kBase + i * kStride + 0x101});
         fault_configure(nullptr);
-        for (uintptr_t i = 0; i < 100; ++i)
-            EXPECT_EQ(port().is_live(kBase + i * kStride, generations[i]), i >= hooks && hooks <= 64) << i;
+        for (uintptr_t i = 0; i < 100; ++i) EXPECT_EQ(port().is_live(kBase + i * kStride, generations[i]), i >= hooks && hooks <= 64) << i;
         // Declared anew at once: what was ended before does not reach it.
         const Generation again = port().declare({kBase, kBase + 0x8000});
         EXPECT_TRUE(port().is_live(kBase, again));
