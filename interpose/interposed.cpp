@@ -10,7 +10,12 @@
 #include "interpose/module.h"
 #include "interpose/raw_log.h"
 
-extern "C" void *reprise_hook_malloc(size_t size);
+extern "C" {
+void *reprise_hook_malloc(size_t size);
+int reprise_hook_posix_memalign(void **out, size_t alignment, size_t size);
+void *reprise_hook_aligned_alloc(size_t alignment, size_t size);
+size_t reprise_hook_malloc_usable_size(void *block);
+}
 
 namespace reprise {
 namespace {
@@ -23,12 +28,25 @@ const char *basename_of(const char *path) {
     return slash == nullptr ? path : slash + 1;
 }
 
+// Does the program allocate with us? An executable that is not position-independent and takes malloc's address (Debian's python3) answers
+// for it with a stub of its own, which leads to us all the same. It takes the address of what Python calls through pointers, not of these;
+// an executable with an allocator of its own defines them too.
+bool is_ours() {
+    const void *winner = dlsym(RTLD_DEFAULT, "malloc");
+    if (winner == reinterpret_cast<void *>(&reprise_hook_malloc)) return true;
+    Module module;
+    return find_module(winner, &module) && module.name[0] == '\0' &&
+           dlsym(RTLD_DEFAULT, "posix_memalign") == reinterpret_cast<void *>(&reprise_hook_posix_memalign) &&
+           dlsym(RTLD_DEFAULT, "aligned_alloc") == reinterpret_cast<void *>(&reprise_hook_aligned_alloc) &&
+           dlsym(RTLD_DEFAULT, "malloc_usable_size") == reinterpret_cast<void *>(&reprise_hook_malloc_usable_size);
+}
+
 }  // namespace
 
 bool interposed() {
     int known = g_interposed.load(std::memory_order_relaxed);
     if (known < 0) {
-        known = dlsym(RTLD_DEFAULT, "malloc") == reinterpret_cast<void *>(&reprise_hook_malloc) ? 1 : 0;
+        known = is_ours() ? 1 : 0;
         g_interposed.store(known, std::memory_order_relaxed);
     }
     return known != 0;

@@ -26,6 +26,9 @@ void expect_ok(const ChildResult &result) {
 }
 
 TEST(Preload, TensorsLiveInBothWorlds) { expect_ok(run_child({program("tensors")}, preloaded())); }
+TEST(Preload, AnExecutableThatTakesTheAddressOfMallocIsNotAnotherAllocator) {
+    expect_ok(run_child({program("fixed_address")}, preloaded()));
+}
 TEST(Preload, AnImporterIsTracked) { expect_ok(run_child({program("importer")}, preloaded())); }
 TEST(Preload, AnImporterInCxxIsTracked) { expect_ok(run_child({program("importer_cxx")}, preloaded())); }
 TEST(Preload, LinkedIsAsGoodAsPreloaded) {
