@@ -4,8 +4,7 @@ waits for a framework to be imported. Imports nothing that the interpreter has n
 import os
 import sys
 
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
-_PACKAGE = os.path.join(os.path.dirname(_FOLDER), "reprise")
+_FOLDER = __file__.rpartition("/")[0]  # absolute: the preload has put it so into PYTHONPATH
 _TARGETS = frozenset(
     (
         "torch",
@@ -34,15 +33,19 @@ class _Early:
                     return spec
             from importlib.util import spec_from_file_location
 
-            return spec_from_file_location(name, os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE])
+            package = os.path.join(os.path.dirname(_FOLDER), "reprise")
+            return spec_from_file_location(name, os.path.join(package, "__init__.py"), submodule_search_locations=[package])
         return None
 
 
 def _leave_path():
     """No trace of this folder for the job and its children (the preload puts it in for them anew)."""
-    sys.path[:] = [entry for entry in sys.path if entry != _FOLDER]
+    while _FOLDER in sys.path:
+        sys.path.remove(_FOLDER)
     value = os.environ.get("PYTHONPATH")
-    if value is not None:
+    if value == _FOLDER:
+        del os.environ["PYTHONPATH"]
+    elif value is not None:
         rest = [entry for entry in value.split(os.pathsep) if entry != _FOLDER]
         if rest:
             os.environ["PYTHONPATH"] = os.pathsep.join(rest)
@@ -56,7 +59,11 @@ def _users_own():
     spec = finder.find_spec("sitecustomize") if finder is not None else None
     if spec is None or spec.loader is None or spec.origin == __file__:
         return
-    from importlib.util import module_from_spec
+    # Not from importlib.util: that imports a dozen modules more (1.4 ms), and Debian has a sitecustomize for everybody.
+    try:
+        from _frozen_importlib import module_from_spec
+    except ImportError:
+        from importlib.util import module_from_spec
 
     module = sys.modules["sitecustomize"] = module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -116,6 +116,15 @@ def test_users_sitecustomize_runs_and_is_the_one_that_is_imported(build, tmp_pat
     assert "mine ran True" in done.stdout and "value 7" in done.stdout and "tracked 1" in done.stdout
 
 
+def test_start_imports_nothing_more_than_without(build, tmp_path):
+    """With a sitecustomize of the user's too: what Python has not imported itself would be felt in every start."""
+    code = "import sys; print(sorted(set(sys.modules) - {'sitecustomize'}))"
+    assert run(build, "-c", code).stdout == run(build, "-c", code, preload=False).stdout
+    (tmp_path / "sitecustomize.py").write_text("value = 7\n")
+    env = {"PYTHONPATH": str(tmp_path)}
+    assert run(build, "-c", code, env=env).stdout == run(build, "-c", code, env=env, preload=False).stdout
+
+
 def test_checkpoint_imported_by_name_before_the_attachment(build):
     code = PROGRAM.replace("cp.checkpoint(", "early(").replace(
         "import torch, torch", "from torch.utils.checkpoint import checkpoint as early\nimport torch, torch"
