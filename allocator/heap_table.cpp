@@ -139,6 +139,8 @@ void HeapTable::restore(const HeapEntry &entry) {
     Slot &slot = filter_[slot_of(entry.begin)];
     slot.level.store(static_cast<uint8_t>(level), std::memory_order_relaxed);
     slot.count.fetch_add(1, std::memory_order_relaxed);
+    const auto offset = static_cast<uint8_t>(1u << offset_of(entry.begin));
+    if ((offsets_.load(std::memory_order_relaxed) & offset) == 0) offsets_.fetch_or(offset, std::memory_order_relaxed);
     if ((levels_.load(std::memory_order_relaxed) >> level & 1) == 0) levels_.fetch_or(1u << level, std::memory_order_relaxed);
 }
 
