@@ -15,12 +15,6 @@ void copy_plain(void *to, const void *from, size_t size) {
     if (size != 0) memcpy(to, from, size);
 }
 
-void swap_plain(void *live, void *save, const void *load, size_t size) {
-    if (size == 0) return;
-    memcpy(save, live, size);
-    memcpy(live, load, size);
-}
-
 #if defined(__x86_64__)
 #define REPRISE_AVX2 __attribute__((target("avx2")))
 
@@ -51,27 +45,6 @@ REPRISE_AVX2 void copy_avx2(void *to_, const void *from_, size_t size) {
     if (size > 32) put(to_end - 64, get(from_end - 64));
     put(to_end - 32, get(from_end - 32));
 }
-
-// The ends are read before anything is written: the middle overlaps them, and would be saved with what it has loaded already.
-REPRISE_AVX2 void swap_avx2(void *live_, void *save_, const void *load_, size_t size) {
-    if (size < kShortest) return swap_plain(live_, save_, load_, size);
-    auto *live = static_cast<char *>(live_), *save = static_cast<char *>(save_);
-    auto *load = static_cast<const char *>(load_);
-    char *const live_end = live + size, *const save_end = save + size;
-    char *const live_begin = live, *const save_begin = save;
-    const __m256i old_first = get(live), new_first = get(load);
-    const __m256i old_second = get(live_end - 64), new_second = get(load + size - 64);
-    const __m256i old_last = get(live_end - 32), new_last = get(load + size - 32);
-    const size_t head = to_aligned(live);
-    live += head, save += head, load += head, size -= head;
-    for (; size >= 64; size -= 64, live += 64, save += 64, load += 64) {
-        const __m256i old0 = get(live), old1 = get(live + 32), new0 = get(load), new1 = get(load + 32);
-        put(save, old0), put(save + 32, old1), put(live, new0), put(live + 32, new1);
-    }
-    put(save_begin, old_first), put(live_begin, new_first);
-    put(save_end - 64, old_second), put(live_end - 64, new_second);
-    put(save_end - 32, old_last), put(live_end - 32, new_last);
-}
 #endif
 
 CopyFunction best_copy() {
@@ -80,33 +53,19 @@ CopyFunction best_copy() {
 #endif
     return copy_plain;
 }
-SwapFunction best_swap() {
-#if defined(__x86_64__)
-    if (has(Isa::avx2)) return swap_avx2;
-#endif
-    return swap_plain;
-}
 
 // The first call finds out.
 void first_copy(void *to, const void *from, size_t size);
-void first_swap(void *live, void *save, const void *load, size_t size);
 constinit std::atomic<CopyFunction> g_copy{first_copy};
-constinit std::atomic<SwapFunction> g_swap{first_swap};
 
 void first_copy(void *to, const void *from, size_t size) {
     const CopyFunction best = best_copy();
     g_copy.store(best, std::memory_order_relaxed);
     best(to, from, size);
 }
-void first_swap(void *live, void *save, const void *load, size_t size) {
-    const SwapFunction best = best_swap();
-    g_swap.store(best, std::memory_order_relaxed);
-    best(live, save, load, size);
-}
 
 }  // namespace
 
 void copy_cached(void *to, const void *from, size_t size) { g_copy.load(std::memory_order_relaxed)(to, from, size); }
-void swap_cached(void *live, void *save, const void *load, size_t size) { g_swap.load(std::memory_order_relaxed)(live, save, load, size); }
 
 }  // namespace reprise::kernels::detail

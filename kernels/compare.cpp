@@ -32,7 +32,14 @@ size_t compare_span(const char *a, const char *b, size_t first, size_t last, uin
 }  // namespace
 
 bool equal(const void *a_, const void *b_, size_t size) {
-    if (size < kMedium) return size == 0 || memcmp(a_, b_, size) == 0;
+    if (size < kMedium) {
+        // What differs mostly differs at once: no call for that.
+        uint64_t first_a, first_b;
+        if (size < sizeof first_a) return size == 0 || memcmp(a_, b_, size) == 0;
+        memcpy(&first_a, a_, sizeof first_a);
+        memcpy(&first_b, b_, sizeof first_b);
+        return first_a == first_b && memcmp(a_, b_, size) == 0;
+    }
     auto *a = static_cast<const char *>(a_), *b = static_cast<const char *>(b_);
     Tuner &tuner = g_ranges.get(class_of(size));
     while (size != 0) {

@@ -35,7 +35,11 @@ void save_and_load_list(const SwapItem *items, size_t count) {
     for (size_t i = 0; i < count; i++) total += items[i].size;
     if (total == 0) return;
     if (total < kMedium) {
-        for (size_t i = 0; i < count; i++) swap_cached(items[i].live, items[i].save_to, items[i].load_from, items[i].size);
+        // In the caches: two copies are as fast as one loop over all three (measured: a little faster).
+        for (size_t i = 0; i < count; i++) {
+            copy_cached(items[i].save_to, items[i].live, items[i].size);
+            copy_cached(items[i].live, items[i].load_from, items[i].size);
+        }
         return;
     }
     const SizeClass size_class = total / count < kRun ? kScatteredClass : class_of(total);

@@ -66,7 +66,6 @@ using MergeFunction = size_t (*)(void *live, const void *loaded, const void *pre
 
 // For what is in the caches anyway, short or a list of short ones (cached.cpp).
 void copy_cached(void *to, const void *from, size_t size);
-void swap_cached(void *live, void *save_to, const void *load_from, size_t size);
 
 Variants<CopyFunction> copy_variants();
 Variants<SwapFunction> swap_variants();

@@ -30,13 +30,6 @@ TEST(SwapVariants, ShortSizesAnyAlignment) {
     }
 }
 
-TEST(SwapCached, EveryLengthAnyAlignment) {
-    Random random(13);
-    for (size_t size = 0; size < 4096; size += size < 600 ? 1 : 1 + random.below(90)) {
-        for (int round = 0; round < 4; round++) ASSERT_NO_FATAL_FAILURE(check_one(random, size, detail::swap_cached));
-    }
-}
-
 TEST(SaveAndLoad, EverySizeClassEveryVariant) {
     Random random(12);
     for_each_variant(Kind::swap, swap_variants(), [&] {
