@@ -133,6 +133,7 @@ class Engine {
     std::vector<Provider> providers_;
     std::vector<std::unique_ptr<Replay>> spare_replays_;
     std::vector<Buffer *> declared_;  // by reprise_track, in order
+    uint64_t declared_swept_at_ = 0;  // the count of endings when dead ones were last looked for
 
     uint64_t next_instance_ = 1;
     uint64_t next_execution_ = 1;

@@ -135,7 +135,11 @@ void Engine::window_may_have_ended() {
     if (std::any_of(instances_.begin(), instances_.end(), [](const auto &entry) { return entry.second->awaited(); })) return;
     in_window_ = false;
     pool_.window_ended();
-    forget_dead_declarations({0, UINTPTR_MAX});
+    // None can be dead while no generation ended.
+    if (const uint64_t endings = registry_.endings(); endings != declared_swept_at_) {
+        declared_swept_at_ = endings;
+        forget_dead_declarations({0, UINTPTR_MAX});
+    }
     registry_.window_ended(window_);
 }
 

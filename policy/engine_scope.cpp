@@ -82,13 +82,13 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
     }
     if (buffer.outstanding() == 0) registry_.use(buffer, preservation_.choose(buffer, learned));
 
-    ScopeEntry entry{&buffer, 0, optional};
+    Version version = 0;
     CaptureCost cost;
-    Status status = registry_.capture(buffer, &entry.version, cost);
+    Status status = registry_.capture(buffer, &version, cost);
     if (!status.ok() && buffer.outstanding() == 0) {
         buffer.watched_for_headroom = true;
         registry_.use(buffer, MechanismKind::kWatch);
-        status = registry_.capture(buffer, &entry.version, cost);
+        status = registry_.capture(buffer, &version, cost);
     }
     if (buffer.watched_for_headroom) {
         say_once(
@@ -100,7 +100,7 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
     statistics_.bytes_preserved += cost.copied;
     statistics_.bytes_first_fill += cost.first_fill;
     if (status.ok()) {
-        instance.scope.push_back(entry);
+        instance.scope.push_back({&buffer, version, optional});
     } else {
         instance.refusals.push_back(status.text());
     }

@@ -379,8 +379,9 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     Instance *instance = found == instances_.end() ? nullptr : found->second.get();
     ReplayOutcome outcome = finish_replay(execution);
     std::erase(self.open_replays, id);
-    execution.spent_ns += now_ns() - began;
-    statistics_.nanoseconds_replay += now_ns() - began;
+    const uint64_t spent = now_ns() - began;
+    execution.spent_ns += spent;
+    statistics_.nanoseconds_replay += spent;
 
     uint64_t stray_bytes = 0;
     for (const Stray &stray : outcome.strays) stray_bytes += stray.bytes;

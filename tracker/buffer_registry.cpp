@@ -160,12 +160,17 @@ void BufferRegistry::forget(Buffer &buffer) {
     retired_.erase(retired);
 }
 
-void BufferRegistry::window_ended(uint64_t window) {
-    // Nothing can be dead while no generation ended, and what is merely unused may wait.
+uint64_t BufferRegistry::endings() const {
     uint64_t endings = 0;
     for (Origin origin : {Origin::kArena, Origin::kHeap, Origin::kDeclared}) endings += port_.endings(origin);
-    if (endings == swept_at_ && window % kForgetWindows != 0) return;
-    swept_at_ = endings;
+    return endings;
+}
+
+void BufferRegistry::window_ended(uint64_t window) {
+    // Nothing can be dead while no generation ended, and what is merely unused may wait.
+    const uint64_t ended = endings();
+    if (ended == swept_at_ && window % kForgetWindows != 0) return;
+    swept_at_ = ended;
     std::erase_if(retired_, [&](const auto &buffer) {
         if (buffer->outstanding() != 0 || buffer->flags.declared) return false;
         destroy(*buffer);

@@ -37,6 +37,8 @@ class BufferRegistry {
     // Window ended: forgets buffers that are dead, or unused for long, and hold nothing that is needed.
     void window_ended(uint64_t window);
     void forget(Buffer &buffer);
+    // How many generations have ended so far.
+    uint64_t endings() const;
     bool live(const Buffer &buffer) const { return still_live(port_, buffer); }
     // Every buffer that meets `range`, dead ones too.
     void for_each_meeting(AddressRange range, const std::function<void(Buffer &)> &visit);

@@ -7,44 +7,50 @@
 namespace reprise {
 
 ImageMechanism::Record *ImageMechanism::find(Version version) {
-    for (size_t i = records_.size(); i-- > 0;) {
-        if (records_[i].version == version) return &records_[i];
+    for (Record *record = records_.data() + records_.size(); record != records_.data();) {
+        if ((--record)->version == version) return record;
     }
     return nullptr;
 }
 
 const ImageMechanism::Record *ImageMechanism::find(Version version) const { return const_cast<ImageMechanism *>(this)->find(version); }
 
+void ImageMechanism::add(Version version) {
+    records_.push_back({version, Wrote::kUnknown, latest_, latest_->image.data()});
+    ++latest_->versions;
+}
+
 Status ImageMechanism::capture(Version version, CaptureCost &cost) {
     const size_t size = buffer_.range.size();
     const bool small = kind_ == MechanismKind::kSmall;
-    if (latest_ && small && kernels::equal(live(), latest_->data(), size)) {
-        records_.push_back({version, latest_, Wrote::kUnknown});
+    if (latest_ != nullptr && small && kernels::equal(live(), latest_->image.data(), size)) {
+        add(version);
         return {};
     }
-    // An image that no outstanding version needs is written over.
-    if (!latest_ || latest_.use_count() > 1) {
-        Image image = pool_.allocate(size, LedgerKind::kImages);
-        if (!image) {
+    // A copy that no outstanding version needs is written over.
+    if (latest_ == nullptr || latest_->versions != 0) {
+        auto copy = std::make_unique<Copy>(Copy{pool_.allocate(size, LedgerKind::kImages)});
+        if (!copy->image) {
             return Status::error(REPRISE_OUT_OF_MEMORY,
                                  "buffer '%s' (%zu bytes at %#zx) was not preserved: too little memory is left for a copy; "
                                  "raise the memory limit or keep this segment's activations",
                                  buffer_.name.c_str(), size, static_cast<size_t>(buffer_.range.begin));
         }
-        latest_ = std::make_shared<Image>(std::move(image));
+        copies_.push_back(std::move(copy));
+        latest_ = copies_.back().get();
     }
-    kernels::copy(latest_->data(), live(), size);
+    kernels::copy(latest_->image.data(), live(), size);
     cost.copied += size;
     if (!filled_) cost.first_fill += size;
     filled_ = true;
-    records_.push_back({version, latest_, Wrote::kUnknown});
+    add(version);
     return {};
 }
 
 void ImageMechanism::forward_ended(Version version) {
     if (kind_ != MechanismKind::kSmall) return;  // a comparison of everything: not worth what it would tell
     if (Record *record = find(version)) {
-        record->wrote = kernels::equal(live(), record->image->data(), buffer_.range.size()) ? Wrote::kNo : Wrote::kYes;
+        record->wrote = kernels::equal(live(), record->bytes, buffer_.range.size()) ? Wrote::kNo : Wrote::kYes;
     }
 }
 
@@ -60,7 +66,7 @@ Status ImageMechanism::changed(Version version, ReplayView &view) {
         return Status::error(REPRISE_REJECTED, "buffer '%s' was not preserved when the forward began", buffer_.name.c_str());
     }
     const AddressRange range = buffer_.range;
-    const std::byte *image = record->image->data();
+    const std::byte *image = record->bytes;
     if (kind_ == MechanismKind::kSmall) {
         if (record->wrote == Wrote::kYes || !kernels::equal(live(), image, range.size())) {
             view.pieces.push_back({range.begin, image, range.size(), record->wrote == Wrote::kNo});
@@ -84,7 +90,7 @@ void ImageMechanism::strays(const ReplayView &view, std::vector<Piece> &out) {
     if (record == nullptr) return;
     if (kind_ == MechanismKind::kWhole && buffer_.flags.parameter && !view.deep) return;
     // What lies between the pieces must still be the version's bytes.
-    const std::byte *image = record->image->data();
+    const std::byte *image = record->bytes;
     uintptr_t at = buffer_.range.begin;
     auto check = [&](uintptr_t end) {
         while (at < end) {
@@ -102,14 +108,19 @@ void ImageMechanism::strays(const ReplayView &view, std::vector<Piece> &out) {
 }
 
 void ImageMechanism::release(Version version) {
-    auto found = std::find_if(records_.begin(), records_.end(), [&](const Record &r) { return r.version == version; });
-    if (found != records_.end()) records_.erase(found);
+    Record *record = find(version);
+    if (record == nullptr) return;
+    Copy *copy = record->copy;
+    records_.erase(records_.begin() + (record - records_.data()));
+    if (--copy->versions == 0 && copy != latest_) std::erase_if(copies_, [&](const auto &owned) { return owned.get() == copy; });
     // A large image is worth its memory only while somebody needs it; the pool keeps the mapping for the next capture.
-    if (records_.empty() && kind_ == MechanismKind::kWhole) latest_.reset();
+    if (!records_.empty() || kind_ != MechanismKind::kWhole) return;
+    latest_ = nullptr;
+    copies_.clear();
 }
 
 void ImageMechanism::written_since_capture(std::vector<AddressRange> &runs) {
-    if (!filled_ || (latest_ && kernels::equal(live(), latest_->data(), buffer_.range.size()))) return;
+    if (!filled_ || (latest_ != nullptr && kernels::equal(live(), latest_->image.data(), buffer_.range.size()))) return;
     runs.push_back(buffer_.range);
 }
 

@@ -27,11 +27,18 @@ class ImageMechanism final : public Mechanism {
 
   private:
     enum class Wrote : uint8_t { kUnknown, kNo, kYes };
+    // Bytes of one capture or of several that were equal.
+    struct Copy {
+        Image image;
+        uint32_t versions = 0;  // outstanding ones whose bytes these are
+    };
     struct Record {
         Version version = 0;
-        std::shared_ptr<Image> image;
         Wrote wrote = Wrote::kUnknown;
+        Copy *copy = nullptr;        // one of copies_
+        std::byte *bytes = nullptr;  // of the copy: one step less on the way to them, for each of many small buffers
     };
+    void add(Version version);
     const void *live() const { return reinterpret_cast<const void *>(buffer_.range.begin); }
     Record *find(Version version);
     const Record *find(Version version) const;
@@ -40,8 +47,9 @@ class ImageMechanism final : public Mechanism {
     ImagePool &pool_;
     MechanismKind kind_;
     bool filled_ = false;
+    Copy *latest_ = nullptr;       // of the last capture; kept, though no version needs it, to compare with and to write over
     std::vector<Record> records_;  // ascending versions
-    std::shared_ptr<Image> latest_;
+    std::vector<std::unique_ptr<Copy>> copies_;
 };
 
 }  // namespace reprise
