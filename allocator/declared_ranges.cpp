@@ -25,15 +25,18 @@ void grow_hull(std::atomic<uintptr_t> &low, std::atomic<uintptr_t> &high, Addres
 
 }  // namespace
 
-void DeclaredRanges::list(AddressRange range, uint32_t change) {
+void DeclaredRanges::list(AddressRange range, int by) {
     if (pages_of(range) > kFewPages) return;
-    for (uintptr_t page = page_floor(range.begin); page < range.end; page += kPageSize)
-        filter_[slot_of(page)].fetch_add(change, std::memory_order_relaxed);
+    for (uintptr_t page = page_floor(range.begin); page < range.end; page += kPageSize) {
+        std::atomic<uint16_t> &slot = filter_[slot_of(page)];
+        const uint16_t count = slot.load(std::memory_order_relaxed);
+        if (count != UINT16_MAX) slot.store(static_cast<uint16_t>(count + by), std::memory_order_relaxed);
+    }
 }
 
 // Of `count` entries; the last one takes its place.
 void DeclaredRanges::erase(size_t index, size_t count) {
-    list(entries()[index].range, ~uint32_t{0});
+    list(entries()[index].range, -1);
     entries()[index] = entries()[count - 1];
 }
 

@@ -56,7 +56,7 @@ class DeclaredRanges {
         }
         return false;
     }
-    void list(AddressRange range, uint32_t change);
+    void list(AddressRange range, int by);
     void erase(size_t index, size_t count);
 
     void end_slow(AddressRange range);
@@ -73,7 +73,7 @@ class DeclaredRanges {
     // Hulls of all entries, and of the large ones; they only ever grow while there are any entries.
     std::atomic<uintptr_t> low_{~uintptr_t{0}}, high_{0};
     std::atomic<uintptr_t> large_low_{~uintptr_t{0}}, large_high_{0};
-    std::atomic<uint32_t> filter_[kFilterSlots];  // entries of few pages that have bytes in such a page
+    std::atomic<uint16_t> filter_[kFilterSlots];  // entries of few pages that have bytes in such a page; stuck at the top
     // Ranges whose hook could not get the lock: whoever gets it next ends them first. One more than fit ends all declarations: losing
     // some is safe, keeping a dead one is not.
     SpinLock pending_lock_;

@@ -130,15 +130,22 @@ void HeapTable::note(uintptr_t begin, size_t size) {
     restore({begin, size, 0});
 }
 
+void HeapTable::count_slot(size_t slot, int by) {
+    uint8_t count = filter_[slot].load(std::memory_order_relaxed);
+    while (count != UINT8_MAX && !filter_[slot].compare_exchange_weak(count, static_cast<uint8_t>(count + by), std::memory_order_relaxed,
+                                                                      std::memory_order_relaxed)) {
+    }
+}
+
 void HeapTable::restore(const HeapEntry &entry) {
     if (!insert(entry)) {
         untracked_.fetch_add(1, std::memory_order_relaxed);
         return;
     }
     const unsigned level = level_of(entry.size);
-    Slot &slot = filter_[slot_of(entry.begin)];
-    slot.level.store(static_cast<uint8_t>(level), std::memory_order_relaxed);
-    slot.count.fetch_add(1, std::memory_order_relaxed);
+    const size_t slot = slot_of(entry.begin);
+    levels_at_[slot].store(static_cast<uint8_t>(level), std::memory_order_relaxed);
+    count_slot(slot, 1);
     const auto offset = static_cast<uint8_t>(1u << offset_of(entry.begin));
     if ((offsets_.load(std::memory_order_relaxed) & offset) == 0) offsets_.fetch_or(offset, std::memory_order_relaxed);
     if ((levels_.load(std::memory_order_relaxed) >> level & 1) == 0) levels_.fetch_or(1u << level, std::memory_order_relaxed);
@@ -164,14 +171,14 @@ bool HeapTable::remove_at(unsigned level, uintptr_t begin, HeapEntry *out) {
 }
 
 HeapEntry HeapTable::remove(uintptr_t begin) {
-    Slot &slot = filter_[slot_of(begin)];
+    const size_t slot = slot_of(begin);
     HeapEntry entry;
-    const unsigned guess = slot.level.load(std::memory_order_relaxed);
+    const unsigned guess = levels_at_[slot].load(std::memory_order_relaxed);
     bool found = remove_at(guess, begin, &entry);
     uint32_t levels = levels_.load(std::memory_order_relaxed) & ~(1u << guess);
     for (; !found && levels != 0; levels &= levels - 1) found = remove_at(static_cast<unsigned>(__builtin_ctz(levels)), begin, &entry);
     if (!found) return {};
-    slot.count.fetch_sub(1, std::memory_order_relaxed);
+    count_slot(slot, -1);
     note_ending(Origin::kHeap);
     return entry;
 }
@@ -236,9 +243,9 @@ bool HeapTable::find(uintptr_t address, HeapEntry *out) {
     if (levels == 0) return false;
     if (find_hinted(hint(address).load(std::memory_order_relaxed), address, out)) return true;
     // Mostly asked for the first byte of a block.
-    const Slot &slot = filter_[slot_of(address)];
-    if (slot.count.load(std::memory_order_relaxed) != 0) {
-        const unsigned level = slot.level.load(std::memory_order_relaxed);
+    const size_t slot = slot_of(address);
+    if (filter_[slot].load(std::memory_order_relaxed) != 0) {
+        const unsigned level = levels_at_[slot].load(std::memory_order_relaxed);
         const uint64_t h = hash(level, address >> (kFirstBits + 2 * level));
         if (may_hold(h) && find_in(h, address, out)) return true;
     }

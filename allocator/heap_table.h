@@ -35,10 +35,10 @@ class HeapTable {
     void note(uintptr_t begin, size_t size);
     // Cheap when the address was never noted. The entry that was removed, generation 0 when there was none.
     HeapEntry forget(uintptr_t begin) {
-        // First test: nothing was ever noted in this process, or only blocks that begin elsewhere in a cache line: aligned blocks are at its
-        // beginning, and three of four plain ones are not. Second: nothing that hashes like this address.
+        // First test: nothing was ever noted in this process, or only blocks that begin elsewhere in a cache line: aligned blocks are at
+        // its beginning, and three of four plain ones are not. Second: nothing that hashes like this address.
         if ((offsets_.load(std::memory_order_relaxed) >> offset_of(begin) & 1) == 0) return {};
-        if (filter_[slot_of(begin)].count.load(std::memory_order_relaxed) == 0) return {};
+        if (filter_[slot_of(begin)].load(std::memory_order_relaxed) == 0) return {};
         return remove(begin);
     }
     // Puts back what forget() returned: same generation.
@@ -110,13 +110,9 @@ class HeapTable {
         Table table() const { return Table(table_word.load(std::memory_order_acquire)); }
     };
     class Change;  // the shard's sequence number is odd while it lives
-    struct Slot {
-        std::atomic<uint16_t> count{0};
-        std::atomic<uint8_t> level{0};  // of the last block noted here: where forget() looks first
-    };
 
-    // By page, hashed, and the cache line in the page: what a program allocates and frees by turns lies in few pages, and so do its slots.
-    // Scattered over the whole filter they were cold at every free.
+    // By page, hashed, and the cache line in the page. What a program allocates and frees by turns lies in few pages, and a page's slots
+    // are one cache line: scattered over the whole filter they were cold at every free.
     static size_t slot_of(uintptr_t begin) {
         return (begin / kPageSize * 0x9e3779b97f4a7c15u >> (64 - kFilterBits + 6)) << 6 | (begin >> 6 & 63);
     }
@@ -144,7 +140,10 @@ class HeapTable {
     Shard shards_[kShards];
     std::atomic<uint16_t> granules_[size_t{1} << kGranuleBits];
     std::atomic<uint32_t> hints_[size_t{1} << kHintBits];  // index * kShards + shard; written by readers, believed by nobody
-    Slot filter_[size_t{1} << kFilterBits];
+    void count_slot(size_t slot, int by);
+    // How many blocks that hash alike are noted, stuck at the top; and the level of the last of them, where forget() looks first.
+    alignas(64) std::atomic<uint8_t> filter_[size_t{1} << kFilterBits];
+    std::atomic<uint8_t> levels_at_[size_t{1} << kFilterBits];
     std::atomic<uint32_t> levels_{0};  // bit per level ever used
     std::atomic<uint8_t> offsets_{0};  // bit per offset in a cache line, in steps of 16 bytes, at which a block ever began
     std::atomic<uint64_t> untracked_{0};
