@@ -172,7 +172,9 @@ bool ShadowMechanism::save_needed(const PageRuns &written, Version version) {
         }
     }
     kernels::copy_list(items.data(), items.size());
-    deltas_.push_back({version, std::move(image), std::move(entries)});
+    Version oldest = version;
+    for (const DeltaEntry &entry : entries) oldest = std::min(oldest, entry.from);
+    deltas_.push_back({version, std::move(image), std::move(entries), oldest});
     return true;
 }
 
@@ -456,6 +458,7 @@ void ShadowMechanism::release(Version version) {
     versions_.remove(version);
     std::erase_if(forward_writes_, [&](const ForwardWrites &writes) { return writes.version == version; });
     std::erase_if(deltas_, [&](Delta &delta) {
+        if (version < delta.oldest || version >= delta.until) return false;  // it served others
         std::erase_if(delta.entries, [&](const DeltaEntry &entry) { return !versions_.any_in(entry.from, delta.until); });
         if (delta.entries.empty()) return true;
         // An image that is mostly dead is repacked: one instance that is never released must not pin what all the others needed.

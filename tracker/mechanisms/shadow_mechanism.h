@@ -68,6 +68,7 @@ class ShadowMechanism final : public Mechanism {
         Version until = 0;
         Image image;
         std::vector<DeltaEntry> entries;  // ascending pages
+        Version oldest = 0;               // no entry serves an older version
     };
     struct ForwardWrites {
         Version version = 0;
