@@ -1,9 +1,11 @@
 // Pages of one buffer, by index from the buffer's first page: half-open runs, and a bit per page.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 namespace reprise {
@@ -25,6 +27,20 @@ inline void append_run(PageRuns &runs, uint32_t first, uint32_t count) {
     } else {
         runs.push_back({first, count});
     }
+}
+
+// The pages of both, each ascending; they may overlap.
+inline PageRuns unite(const PageRuns &a, const PageRuns &b) {
+    PageRuns both, out;
+    std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both), [](PageRun x, PageRun y) { return x.first < y.first; });
+    for (PageRun run : both) {
+        if (!out.empty() && out.back().end() >= run.first) {
+            if (run.end() > out.back().end()) out.back().count = run.end() - out.back().first;
+        } else {
+            out.push_back(run);
+        }
+    }
+    return out;
 }
 
 class PageBits {

@@ -30,8 +30,8 @@ uint64_t next_random(uint64_t &state) {
 class MechanismTest : public testing::TestWithParam<Kind> {
   protected:
     static constexpr size_t kBlock = 9 << 18;
-    MechanismTest()
-        : memory_(kBlock), pool_(*allocator_port()), guard_(make_write_protect_source(*allocator_port())), compare_(make_compare_source()) {
+    explicit MechanismTest(size_t bytes = kBlock)
+        : memory_(bytes), pool_(*allocator_port()), guard_(make_write_protect_source(*allocator_port())), compare_(make_compare_source()) {
         // Neither end on a page boundary: neighbours must not be touched.
         buffer_.range = {memory_.range().begin + 1001, memory_.range().end - 77};
         BlockInfo block;
@@ -166,6 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Mechanisms, MechanismTest,
 
 class ShadowTest : public MechanismTest {
   protected:
+    using MechanismTest::MechanismTest;
     ShadowMechanism &shadow() { return static_cast<ShadowMechanism &>(*mechanism_); }
 };
 INSTANTIATE_TEST_SUITE_P(Guarded, ShadowTest, testing::Values(Kind{"ShadowGuarded", MechanismKind::kShadow, true}),
@@ -199,10 +200,62 @@ TEST_P(ShadowTest, DenseBlocksStopFaultingAndRecover) {
     release(capture());
     memset(live(), 1, size());
     release(capture());
+    EXPECT_EQ(shadow().block_counts().dense, 0u) << "once is no habit";
+    memset(live(), 2, size());
+    release(capture());
     EXPECT_GT(shadow().block_counts().dense, 0u);
     EXPECT_EQ(shadow().block_counts().guarded, 0u);
-    for (int window = 0; window < 70; ++window) release(capture());
-    EXPECT_EQ(shadow().block_counts().dense, 0u) << "the writer went away";
+    live()[4 * kPageSize] = 3;
+    release(capture());
+    EXPECT_GT(shadow().block_counts().dense, 0u) << "somebody still writes there";
+    release(capture());
+    EXPECT_EQ(shadow().block_counts().dense, 0u) << "nobody wrote";
+    const Version version = capture();
+    live()[0] ^= 1;
+    live()[size() - 1] ^= 1;
+    expect_recoverable(version);
+    release(version);
+}
+
+// The writer of a dense block becomes sparse: noticed when the block's turn to be guarded comes.
+TEST_P(ShadowTest, DenseBlocksWithFewWritesRecover) {
+    release(capture());
+    for (int window = 0; window < 2; ++window) {
+        memset(live(), window + 1, size());
+        release(capture());
+    }
+    ASSERT_GT(shadow().block_counts().dense, 0u);
+    for (int window = 0; window < 70; ++window) {
+        for (size_t at = kPageSize; at < size(); at += 64 * kPageSize) ++live()[at];
+        release(capture());
+    }
+    EXPECT_EQ(shadow().block_counts().dense, 0u);
+}
+
+class RingTest : public ShadowTest {
+  protected:
+    static constexpr size_t kBlocks = 32;
+    RingTest() : ShadowTest(kBlocks * kHugePageSize) {}
+};
+INSTANTIATE_TEST_SUITE_P(Guarded, RingTest, testing::Values(Kind{"ShadowGuarded", MechanismKind::kShadow, true}),
+                         [](const auto &kind) { return kind.param.name; });
+
+// A queue: every window overwrites the next stretch, more than a block of it. Blocks that it has left behind are not copied for ever.
+TEST_P(RingTest, CopiesLittleMoreThanWhatChanged) {
+    constexpr size_t kStep = kHugePageSize * 5 / 4;
+    release(capture());
+    size_t written = 0, copied = 0, at = 0;
+    for (int window = 0; window < 60; ++window) {
+        const Version version = capture();
+        if (window != 0) copied += last_cost_.copied;
+        if (at + kStep > size()) at = 0;
+        memset(live() + at, window + 1, kStep);
+        at += kStep, written += kStep;
+        if (window % 7 == 0) expect_recoverable(version);
+        release(version);
+    }
+    EXPECT_LT(static_cast<double>(copied), 1.6 * static_cast<double>(written));
+    EXPECT_LE(shadow().block_counts().dense, 3u);
 }
 
 TEST_P(ShadowTest, NoMemoryForBeforeImagesRejectsOnlyThatVersion) {

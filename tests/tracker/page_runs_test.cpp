@@ -42,5 +42,29 @@ TEST(PageBits, RunsAgreeWithANaiveModel) {
     }
 }
 
+TEST(PageRuns, UniteAgainstASet) {
+    EXPECT_EQ(unite({}, {}), PageRuns{});
+    EXPECT_EQ(unite({{0, 4}, {8, 2}}, {{1, 1}, {4, 2}, {9, 5}}), (PageRuns{{0, 6}, {8, 6}}));
+    uint64_t state = 88172645463325252u;
+    for (int round = 0; round < 200; ++round) {
+        std::vector<bool> model(200);
+        PageRuns sides[2];
+        for (PageRuns &side : sides) {
+            uint32_t page = 0;
+            while (page < 190) {
+                state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+                const auto count = static_cast<uint32_t>(1 + state % 9);
+                if (state >> 20 & 1) append_run(side, page, count);
+                if (state >> 20 & 1) std::fill_n(model.begin() + page, count, true);
+                page += count + static_cast<uint32_t>(state >> 30 & 3);
+            }
+        }
+        PageRuns expected;
+        for (uint32_t p = 0; p < 200; ++p)
+            if (model[p]) append_run(expected, p, 1);
+        ASSERT_EQ(unite(sides[0], sides[1]), expected) << round;
+    }
+}
+
 }  // namespace
 }  // namespace reprise::test

@@ -10,6 +10,8 @@ namespace {
 constexpr uint32_t kBlockPages = kHugePageSize / kPageSize;
 // A block of which this share was written since the last capture is copied whole from then on: below it faults win, above it copies do.
 constexpr uint32_t kDenseDivisor = 4;
+// ... if it was so in that many captures in a row: a queue's writer passes a block once in a lap, and does not come back for long.
+constexpr uint8_t kDenseHabit = 2;
 // One in this many dense blocks is guarded again per capture.
 constexpr uint32_t kReprobe = 64;
 
@@ -213,7 +215,9 @@ void ShadowMechanism::adapt_blocks(const PageRuns &written) {
     }
     for (size_t block = 0; block < blocks_.size(); ++block) {
         if (blocks_[block].mode == Mode::kDense) continue;
-        if (counts[block] * kDenseDivisor >= block_pages(block).count) set_mode(block, Mode::kDense);
+        const bool much = counts[block] * kDenseDivisor >= block_pages(block).count;
+        blocks_[block].habit = much ? static_cast<uint8_t>(blocks_[block].habit + 1) : uint8_t{0};
+        if (blocks_[block].habit >= kDenseHabit) set_mode(block, Mode::kDense);
     }
 }
 
@@ -227,18 +231,32 @@ void ShadowMechanism::reprobe_dense(PageRuns &out) {
     }
 }
 
+// Dense blocks that nobody wrote since the last capture are watched again. The comparison ends at the first difference: next to nothing
+// where the block is written still.
+void ShadowMechanism::leave_idle_dense(PageRuns &out) {
+    for (size_t block = 0; block < blocks_.size(); ++block) {
+        if (blocks_[block].mode != Mode::kDense) continue;
+        const PageRun pages = block_pages(block);
+        const AddressRange bytes = bytes_of(pages);
+        if (!kernels::equal(reinterpret_cast<const void *>(bytes.begin), shadow_at(bytes.begin), bytes.size())) continue;
+        set_mode(block, guard_ != nullptr ? Mode::kGuarded : Mode::kCompared);
+        // A write between the comparison and the arming was not seen by either. Compared blocks are looked at by this capture anyway.
+        if (blocks_[block].mode == Mode::kGuarded) compare_pages(pages, out);
+    }
+}
+
 Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
     if (!shadow_) {
         if (Status status = first_fill(version, cost); !status.ok()) return status;
     } else {
         PageRuns probed;
+        leave_idle_dense(probed);
         if (versions_.empty()) reprobe_dense(probed);
-        PageRuns watched;
         PageRuns guarded;
         PageRuns compared;
         collect(Mode::kGuarded, true, guarded);
         collect(Mode::kCompared, false, compared);
-        std::merge(guarded.begin(), guarded.end(), compared.begin(), compared.end(), std::back_inserter(watched), by_first);
+        const PageRuns watched = unite(guarded, compared);
         PageRuns dense;
         for_blocks(Mode::kDense, [&](size_t, size_t, PageRun run) {
             if (versions_.empty()) {
@@ -247,10 +265,9 @@ Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
                 compare_pages(run, dense);  // what did not change needs no before-image
             }
         });
-        dense.insert(dense.end(), probed.begin(), probed.end());
-        std::sort(dense.begin(), dense.end(), by_first);
-        PageRuns written;
-        std::merge(watched.begin(), watched.end(), dense.begin(), dense.end(), std::back_inserter(written), by_first);
+        std::sort(probed.begin(), probed.end(), by_first);
+        // What a concurrent writer touched in a block armed just now stands among the watched pages too.
+        const PageRuns written = unite(watched, unite(dense, probed));
         if (!save_needed(written, version)) unsaved_until_ = version;
         update_shadow(written, version, cost);
         ++captures_;

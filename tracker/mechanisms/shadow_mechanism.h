@@ -10,8 +10,8 @@
 //     guarded    armed in the page guard: only written pages are copied
 //     compared   no page faults possible (foreign memory, no userfaultfd): compared with the shadow
 //     dense      most of it is written every time: a fault costs more than a copy, so it is copied blindly and left unarmed. At a replay a
-//                comparison that stops at the first difference tells whether it has to be loaded. A sixty-fourth of the dense blocks is
-//                guarded again in every window, so that a block whose writer went away is noticed.
+//                comparison that stops at the first difference tells whether it has to be loaded. A block that nobody wrote in a window
+//                is guarded again at once; a sixty-fourth of the others in every window, so that a writer that became sparse is noticed.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,7 @@ class ShadowMechanism final : public Mechanism {
     enum class Mode : uint8_t { kGuarded, kCompared, kDense };
     struct Block {
         Mode mode = Mode::kCompared;
+        uint8_t habit = 0;  // captures in a row that found much of it written
     };
     using DeltaImages = std::vector<std::pair<uint32_t, const std::byte *>>;  // page, its bytes
     struct DeltaEntry {
@@ -95,6 +96,7 @@ class ShadowMechanism final : public Mechanism {
     bool save_needed(const PageRuns &written, Version version);
     void update_shadow(const PageRuns &written, Version version, CaptureCost &cost);
     void adapt_blocks(const PageRuns &guarded_or_compared);
+    void leave_idle_dense(PageRuns &out);
     void reprobe_dense(PageRuns &out);
     void set_mode(size_t block, Mode mode);
     void pages_since(Version version, PageBits &bits) const;
