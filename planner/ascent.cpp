@@ -1,0 +1,116 @@
+// Multipliers: a deflected subgradient method with steps towards the best known plan's time, which also makes slots active as the plans it
+// meets exceed them. Floating point decides where to look, never what is true: every bound comes from an integer evaluation.
+#include <algorithm>
+#include <cmath>
+
+#include "planner/search.h"
+
+namespace reprise::planner {
+
+namespace {
+
+constexpr int kMostSlots = 200;  // active at a time
+constexpr double kScale = 1 << kShift;
+constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound says nothing yet
+
+}  // namespace
+
+// Evaluates the relaxed plan in all slots; makes slots active that it exceeds. true: some were added, and the vectors fit the new set.
+bool Search::grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best,
+                            const Relaxed &relaxed, bool repair) {
+    Choice choice{relaxed.replay, {}};
+    lagrangian_.cheapest(at, choice.replay, fixing, choice.mechanism);
+    plan_.set(choice);
+    work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
+    incumbent_.offer(plan_);
+    std::vector<int> fresh;
+    for (int slot : plan_.violated(budget_))
+        if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
+    if (!fresh.empty() && lagrangian_.count() < kMostSlots) {
+        std::stable_sort(fresh.begin(), fresh.end(), [&](int a, int b) { return plan_.memory()[a] > plan_.memory()[b]; });
+        if (fresh.size() > 4) fresh.resize(4);
+        std::vector<int> old = lagrangian_.slots();
+        std::vector<double> old_point = point;
+        std::vector<int64_t> values = best;
+        activate(fresh, values);
+        best = values;
+        point.assign(lagrangian_.count(), 0.0);
+        for (size_t k = 0; k < old.size(); k++)
+            point[std::lower_bound(lagrangian_.slots().begin(), lagrangian_.slots().end(), old[k]) - lagrangian_.slots().begin()] =
+                old_point[k];
+        return true;
+    }
+    if (repair) incumbent_.repair(plan_, relaxed.reduced, fixing);
+    return false;
+}
+
+int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out) {
+    std::vector<double> point(multipliers.begin(), multipliers.end()), direction;
+    std::vector<int64_t> best = multipliers, at = multipliers;
+    int64_t best_bound = INT64_MIN;
+    int bad = 0;
+    Relaxed relaxed;
+    auto most = static_cast<double>(lagrangian_.largest_total());
+    for (int step = 0; step < steps && !work_.spent(); step++) {
+        double total = 0;
+        for (double p : point) total += p;
+        if (total > most)
+            for (double &p : point) p *= most / total;
+        for (size_t k = 0; k < point.size(); k++) at[k] = static_cast<int64_t>(point[k]);
+        lagrangian_.evaluate(at, fixing, relaxed);
+        counters_.evaluations++;
+        if (relaxed.bound > best_bound) {
+            bad = best_bound != INT64_MIN && relaxed.bound - best_bound < std::abs(best_bound) / 20000 ? bad + 1 : 0;
+            best_bound = relaxed.bound;
+            best = at;
+        } else {
+            bad++;
+        }
+        if (best_bound > incumbent_.cutoff()) break;
+        if (bad >= 4) {
+            step_size *= 0.6;
+            bad = 0;
+            if (step_size < 0.004) break;
+            for (size_t k = 0; k < point.size(); k++) point[k] = static_cast<double>(best[k]);
+            direction.clear();
+            lagrangian_.evaluate(best, fixing, relaxed);
+            counters_.evaluations++;
+        }
+        if (grow && step % 2 == 0) {
+            if (grow_from_plan(at, fixing, point, best, relaxed, step % 40 == 10)) {
+                at.assign(point.size(), 0);
+                direction.clear();
+                continue;
+            }
+            if (incumbent_.enough()) break;
+        }
+        auto count = static_cast<size_t>(lagrangian_.count());
+        if (direction.size() != count)
+            direction.assign(relaxed.excess.begin(), relaxed.excess.begin() + static_cast<long>(count));
+        else
+            for (size_t k = 0; k < count; k++) direction[k] = 0.6 * direction[k] + 0.4 * relaxed.excess[k];
+        double norm = 0;
+        for (size_t k = 0; k < count; k++) {
+            double g = point[k] <= 0 && direction[k] < 0 ? 0 : direction[k];
+            norm += g * g;
+        }
+        if (norm < 1e-9) break;
+        auto bound = static_cast<double>(relaxed.bound);
+        double target = kBlindTarget * kScale;
+        if (!incumbent_.feasibility()) {
+            if (incumbent_.time() < Incumbent::kNone)
+                target = static_cast<double>(incumbent_.time()) * kScale;
+            else if (best_bound > 0)
+                target = static_cast<double>(best_bound) * 1.3;
+        }
+        double length = step_size * std::max(target - bound, kScale) / norm;
+        for (size_t k = 0; k < count; k++) point[k] = std::max(0.0, point[k] + length * direction[k]);
+    }
+    multipliers = best;
+    lagrangian_.evaluate(multipliers, fixing, out, true);
+    counters_.evaluations++;
+    counters_.most_events = std::max(counters_.most_events, static_cast<uint32_t>(lagrangian_.count()));
+    return out.bound;
+}
+
+}  // namespace reprise::planner

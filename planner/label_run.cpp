@@ -1,0 +1,364 @@
+#include "planner/label_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace reprise::planner {
+
+namespace {
+
+uint64_t field(const LabelProgram::Bits &bits, int bit, int width) { return bits[bit >> 6] >> (bit & 63) & ((uint64_t{1} << width) - 1); }
+
+}  // namespace
+
+LabelRun::LabelRun(LabelProgram &program, size_t width, bool strict)
+    : p_(program), width_(width), strict_(strict), steps_(static_cast<int>(program.items_.size())) {}
+
+void LabelRun::prepare() {
+    int slots = p_.slots_;
+    least_.assign(steps_ + 1, std::vector<int64_t>(slots, 0));
+    most_ = least_;
+    for (int j = steps_ - 1; j >= 0; j--) {
+        const LabelItem &item = p_.items_[p_.order_[j]];
+        for (int k = 0; k < slots; k++) {
+            int64_t low = INT64_MAX, high = 0;
+            for (const LabelOption &option : item.options) low = std::min(low, option.memory[k]), high = std::max(high, option.memory[k]);
+            least_[j][k] = least_[j + 1][k] + low;
+            most_[j][k] = most_[j + 1][k] + high;
+        }
+    }
+    for (const LabelGroup &group : p_.groups_) {
+        if (group.bit < 0) continue;
+        for (int k : group.slots)
+            for (int j = 0; j <= group.last; j++) most_[j][k] += group.pages;
+    }
+    over_.assign(steps_, {});
+    for (const LabelChoice &choice : p_.choices_) over_[choice.last].emplace_back(choice.bit, choice.width);
+    for (const LabelGroup &group : p_.groups_)
+        if (group.bit >= 0) over_[group.last].emplace_back(group.bit, 1);
+    parents_.assign(steps_, {});
+    options_.assign(steps_, {});
+    live_.clear();
+    for (int k = 0; k < slots; k++) live_.push_back(k);
+    class_of_.assign(slots, 0);
+    now_.clear(1);
+    now_.bound.push_back(p_.start_bound_);
+    now_.time.push_back(p_.fixed_time_);
+    now_.memory.push_back(0);
+    now_.parent.push_back(0);
+    now_.option.push_back(0);
+    states_.assign(1, {});
+    states_[0].end = 1;
+    p_.work_.used += static_cast<uint64_t>(steps_) * static_cast<uint64_t>(slots) * 8;
+}
+
+// Slots to which every option of this item, and every price it may open, adds the same stay in one class.
+void LabelRun::refine_classes(const LabelItem &item) {
+    size_t groups = item.groups.size();
+    fine_.assign(p_.slots_, -1);
+    representative_.clear();
+    std::vector<std::vector<uint8_t>> in(groups, std::vector<uint8_t>(p_.slots_, 0));
+    for (size_t z = 0; z < groups; z++)
+        for (int k : p_.groups_[item.groups[z]].slots) in[z][k] = 1;
+    auto same = [&](int a, int b) {
+        if (class_of_[a] != class_of_[b]) return false;
+        for (const LabelOption &option : item.options)
+            if (option.memory[a] != option.memory[b]) return false;
+        for (size_t z = 0; z < groups; z++)
+            if (in[z][a] != in[z][b]) return false;
+        return true;
+    };
+    for (int k : live_) {
+        // Neighbours in time are alike most often: newest class first.
+        for (size_t c = representative_.size(); c-- > 0 && fine_[k] < 0;)
+            if (same(representative_[c], k)) fine_[k] = static_cast<int>(c);
+        if (fine_[k] >= 0) continue;
+        fine_[k] = static_cast<int>(representative_.size());
+        representative_.push_back(k);
+    }
+    in_group_.assign(groups, std::vector<uint8_t>(representative_.size()));
+    for (size_t z = 0; z < groups; z++)
+        for (size_t c = 0; c < representative_.size(); c++) in_group_[z][c] = in[z][representative_[c]];
+}
+
+bool LabelRun::effect(const LabelItem &item, int number, const Bits &bits, Effect &out) const {
+    const LabelOption &option = item.options[number];
+    out.bits = bits;
+    for (auto [choice, value] : option.picks) {
+        const LabelChoice &it = p_.choices_[choice];
+        uint64_t has = field(bits, it.bit, it.width);
+        if (has != 0 && has != static_cast<uint64_t>(value)) return false;
+        if (has == 0) out.bits[it.bit >> 6] |= static_cast<uint64_t>(value) << (it.bit & 63);
+    }
+    out.time = option.time;
+    out.bound = option.bound;
+    size_t classes = representative_.size();
+    out.memory.resize(classes);
+    for (size_t c = 0; c < classes; c++) out.memory[c] = option.memory[representative_[c]];
+    for (size_t z = 0; z < item.groups.size(); z++) {
+        const LabelGroup &group = p_.groups_[item.groups[z]];
+        if (field(bits, group.bit, 1)) {
+            // Already paid for in full, less what this item was to pay: that payment is now withdrawn from the item's own account.
+            out.bound += own_share_[z];
+        } else if (std::find(option.groups.begin(), option.groups.end(), item.groups[z]) != option.groups.end()) {
+            out.time += group.capture;
+            out.bound += group.full - later_shares_[z];
+            out.bits[group.bit >> 6] |= uint64_t{1} << (group.bit & 63);
+            for (size_t c = 0; c < classes; c++)
+                if (in_group_[z][c]) out.memory[c] += group.pages;
+        }
+    }
+    for (auto [bit, width] : over_[step_]) out.bits[bit >> 6] &= ~(((uint64_t{1} << width) - 1) << (bit & 63));
+    return true;
+}
+
+// Every label of every state, decided every way: raw_ and runs_.
+void LabelRun::expand(int step) {
+    step_ = step;
+    int number = p_.order_[step];
+    const LabelItem &item = p_.items_[number];
+    refine_classes(item);
+    size_t classes = representative_.size();
+    limit_.assign(classes, INT64_MAX);
+    for (int k : live_) limit_[fine_[k]] = std::min(limit_[fine_[k]], p_.room_[k] - least_[step + 1][k]);
+    highest_.assign(classes, INT64_MIN);
+    own_share_.assign(item.groups.size(), 0);
+    later_shares_.assign(item.groups.size(), 0);
+    for (size_t z = 0; z < item.groups.size(); z++)
+        for (auto [reader, share] : p_.groups_[item.groups[z]].readers) {
+            if (reader == number) own_share_[z] = share;
+            if (p_.position_[reader] > step) later_shares_[z] += share;
+        }
+    raw_.clear(static_cast<int>(classes));
+    runs_.clear();
+    cutoff_ = p_.incumbent_.cutoff();
+    Effect effect_of;
+    std::vector<int> old_class(classes);
+    for (size_t c = 0; c < classes; c++) old_class[c] = class_of_[representative_[c]];
+    auto old_classes = static_cast<size_t>(now_.classes);
+    for (const LabelState &state : states_)
+        for (int q = 0; q < static_cast<int>(item.options.size()); q++) {
+            if (!effect(item, q, state.bits, effect_of)) continue;
+            auto begin = static_cast<int>(raw_.size());
+            for (int a = state.begin; a < state.end; a++) {
+                int64_t bound = now_.bound[a] + effect_of.bound;
+                if (bound > cutoff_) continue;
+                const int64_t *from = now_.memory.data() + static_cast<size_t>(a) * old_classes;
+                bool fits = true;
+                for (size_t c = 0; c < classes && fits; c++) fits = from[old_class[c]] + effect_of.memory[c] <= limit_[c];
+                if (!fits) continue;
+                raw_.bound.push_back(bound);
+                raw_.time.push_back(now_.time[a] + effect_of.time);
+                raw_.parent.push_back(static_cast<uint32_t>(a));
+                raw_.option.push_back(static_cast<uint8_t>(q));
+                for (size_t c = 0; c < classes; c++) {
+                    int64_t memory = from[old_class[c]] + effect_of.memory[c];
+                    raw_.memory.push_back(memory);
+                    highest_[c] = std::max(highest_[c], memory);
+                }
+            }
+            if (static_cast<int>(raw_.size()) > begin) runs_.push_back({effect_of.bits, begin, static_cast<int>(raw_.size())});
+            p_.work_.used += static_cast<uint64_t>(state.end - state.begin) * (4 + classes) + 30 + 6 * (classes + item.groups.size());
+        }
+}
+
+// Slots that nothing can fill any more are forgotten; what is left are the classes of the next step.
+void LabelRun::close_classes(int step) {
+    std::vector<int> still, renumber(representative_.size(), -1);
+    kept_classes_.clear();
+    for (int k : live_) {
+        int c = fine_[k];
+        if (highest_[c] == INT64_MIN || highest_[c] + most_[step + 1][k] <= p_.room_[k]) continue;
+        still.push_back(k);
+        if (renumber[c] < 0) {
+            renumber[c] = static_cast<int>(kept_classes_.size());
+            kept_classes_.push_back(c);
+        }
+    }
+    for (int k : still) class_of_[k] = renumber[fine_[k]];
+    live_ = std::move(still);
+}
+
+// Keeps of `labels` (of one state, sorted by time) those that no other one beats in time and in all classes that go on.
+void LabelRun::drop_dominated(std::vector<int> &labels) {
+    size_t kept = 0;
+    size_t kept_classes = kept_classes_.size();
+    const int64_t *memory = raw_.memory.data();
+    auto stride = static_cast<size_t>(raw_.classes);
+    if (kept_classes == 0) {
+        labels.resize(1);
+    } else if (kept_classes == 1) {
+        int64_t least = INT64_MAX;
+        auto c = static_cast<size_t>(kept_classes_[0]);
+        for (int a : labels) {
+            int64_t m = memory[static_cast<size_t>(a) * stride + c];
+            if (m >= least) continue;
+            // Equal times: the later one is smaller.
+            if (kept > 0 && raw_.time[labels[kept - 1]] == raw_.time[a]) kept--;
+            least = m;
+            labels[kept++] = a;
+        }
+        labels.resize(kept);
+    } else {
+        constexpr size_t kLookBack = 250;  // only speed depends on it
+        uint64_t compared = 0;
+        for (int a : labels) {
+            const int64_t *mine = memory + static_cast<size_t>(a) * stride;
+            bool beaten = false;
+            size_t stop = kept > kLookBack ? kept - kLookBack : 0;
+            for (size_t z = kept; z-- > stop && !beaten;) {
+                const int64_t *other = memory + static_cast<size_t>(labels[z]) * stride;
+                beaten = true;
+                for (size_t c = 0; c < kept_classes && beaten; c++) beaten = other[kept_classes_[c]] <= mine[kept_classes_[c]];
+                compared++;
+            }
+            if (!beaten) labels[kept++] = a;
+        }
+        labels.resize(kept);
+        p_.work_.used += compared * 2;
+    }
+}
+
+// The runs [first, last) have the same bits: one state, sorted by time, without what is dominated.
+void LabelRun::merge_state(const std::vector<Run> &runs, size_t first, size_t last) {
+    std::vector<int> &labels = scratch_;
+    labels.clear();
+    auto earlier = [&](int a, int b) { return raw_.time[a] < raw_.time[b]; };
+    std::vector<size_t> ends;
+    for (size_t r = first; r < last; r++) {
+        for (int a = runs[r].begin; a < runs[r].end; a++) labels.push_back(a);
+        ends.push_back(labels.size());
+    }
+    std::vector<size_t> starts{0};
+    starts.insert(starts.end(), ends.begin(), ends.end());
+    while (starts.size() > 2) {
+        scratch2_.resize(labels.size());
+        std::vector<size_t> next{0};
+        size_t z = 0;
+        for (; z + 2 < starts.size(); z += 2) {
+            auto at = [&](size_t x) { return labels.begin() + static_cast<long>(x); };
+            std::merge(at(starts[z]), at(starts[z + 1]), at(starts[z + 1]), at(starts[z + 2]),
+                       scratch2_.begin() + static_cast<long>(starts[z]), earlier);
+            next.push_back(starts[z + 2]);
+        }
+        if (z + 1 < starts.size()) {
+            std::copy(labels.begin() + static_cast<long>(starts[z]), labels.end(), scratch2_.begin() + static_cast<long>(starts[z]));
+            next.push_back(starts[z + 1]);
+        }
+        labels.swap(scratch2_);
+        starts.swap(next);
+        p_.work_.used += labels.size() * 3;
+    }
+    drop_dominated(labels);
+    LabelState state{runs[first].bits, static_cast<int>(now_.size()), 0};
+    for (int a : labels) now_.copy(raw_, static_cast<size_t>(a), kept_classes_);
+    state.end = static_cast<int>(now_.size());
+    states_.push_back(state);
+    p_.work_.used += labels.size() * (5 + kept_classes_.size());
+}
+
+void LabelRun::merge() {
+    std::stable_sort(runs_.begin(), runs_.end(), [](const Run &a, const Run &b) { return a.bits < b.bits; });
+    now_.clear(static_cast<int>(kept_classes_.size()));
+    states_.clear();
+    for (size_t first = 0; first < runs_.size();) {
+        size_t last = first + 1;
+        while (last < runs_.size() && runs_[last].bits == runs_[first].bits) last++;
+        merge_state(runs_, first, last);
+        first = last;
+    }
+    p_.work_.used += runs_.size() * 40;
+}
+
+// Keeps the width_ labels of the least bound. false: there were more, and none may be dropped.
+bool LabelRun::narrow() {
+    size_t count = now_.size();
+    if (count <= width_) return true;
+    if (strict_) return false;
+    std::vector<int64_t> bounds = now_.bound;
+    std::nth_element(bounds.begin(), bounds.begin() + static_cast<long>(width_), bounds.end());
+    int64_t threshold = bounds[width_];
+    size_t below = 0;
+    for (int64_t b : now_.bound) below += b < threshold;
+    size_t equals = width_ - below;
+    LabelTable kept;
+    kept.clear(now_.classes);
+    std::vector<int> all(now_.classes);
+    for (int c = 0; c < now_.classes; c++) all[c] = c;
+    std::vector<LabelState> states;
+    for (const LabelState &state : states_) {
+        LabelState next{state.bits, static_cast<int>(kept.size()), 0};
+        for (int a = state.begin; a < state.end; a++) {
+            if (now_.bound[a] > threshold || (now_.bound[a] == threshold && equals == 0)) continue;
+            if (now_.bound[a] == threshold) equals--;
+            kept.copy(now_, static_cast<size_t>(a), all);
+        }
+        next.end = static_cast<int>(kept.size());
+        if (next.end > next.begin) states.push_back(next);
+    }
+    result_.lost = std::min(result_.lost, threshold);
+    result_.end = LabelEnd::cut;
+    p_.work_.used += count * 8;
+    std::swap(now_, kept);
+    states_.swap(states);
+    return true;
+}
+
+// The cheapest label at the end, turned back into a plan and checked against all slots.
+void LabelRun::finish() {
+    if (now_.size() == 0) return;
+    size_t best = 0;
+    for (size_t a = 1; a < now_.size(); a++)
+        if (now_.time[a] < now_.time[best]) best = a;
+    Choice choice = p_.fixed_;
+    auto a = static_cast<uint32_t>(best);
+    for (int j = steps_ - 1; j >= 0; j--) {
+        const LabelItem &item = p_.items_[p_.order_[j]];
+        const LabelOption &option = item.options[options_[j][a]];
+        if (item.instance >= 0) choice.replay[item.instance] = option.replay;
+        for (auto [w, m] : option.windows) choice.mechanism[w] = static_cast<uint8_t>(m);
+        a = parents_[j][a];
+    }
+    Occupancy plan(p_.core_);
+    plan.set(choice);
+    result_.violated = plan.violated(p_.lagrangian_.budget());
+    if (result_.violated.empty())
+        p_.incumbent_.offer(plan);
+    else
+        p_.incumbent_.repair(plan, p_.reduced_, p_.fixing_);
+}
+
+LabelResult LabelRun::run() {
+    prepare();
+    // What is fixed may already be too much, with nothing left to decide.
+    for (int k = 0; k < p_.slots_; k++)
+        if (least_[0][k] > p_.room_[k]) return result_;
+    for (int j = 0; j < steps_; j++) {
+        expand(j);
+        close_classes(j);
+        merge();
+        p_.counters_.labels += now_.size();
+        across_states();
+        if (!narrow() || p_.work_.spent()) {
+            result_.end = LabelEnd::too_many;
+            return result_;
+        }
+        parents_[j] = now_.parent;
+        options_[j] = now_.option;
+        if (now_.size() == 0) break;
+    }
+    finish();
+    return result_;
+}
+
+LabelResult LabelProgram::run(size_t width, bool strict) {
+    counters_.programs++;
+    LabelResult none;
+    none.end = LabelEnd::too_many;
+    if (!built_) return none;
+    choose_order(strict);
+    if (!place_bits()) return none;
+    return LabelRun(*this, width, strict).run();
+}
+
+}  // namespace reprise::planner

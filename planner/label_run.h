@@ -1,0 +1,106 @@
+// One run of a label program: the labels of the present step, and the step to the next. Private to label_*.cpp.
+#pragma once
+
+#include "planner/label_program.h"
+
+namespace reprise::planner {
+
+// Labels [begin, end) of equal bits, sorted by time.
+struct LabelState {
+    LabelProgram::Bits bits{};
+    int begin = 0, end = 0;
+};
+
+// Columns, because a step reads a few of them for very many labels.
+struct LabelTable {
+    int classes = 0;
+    std::vector<int64_t> bound, time, memory;  // memory: per label and class
+    std::vector<uint32_t> parent;
+    std::vector<uint8_t> option;
+    size_t size() const { return bound.size(); }
+    void clear(int count) {
+        classes = count;
+        bound.clear();
+        time.clear();
+        memory.clear();
+        parent.clear();
+        option.clear();
+    }
+    void copy(const LabelTable &from, size_t label, const std::vector<int> &source) {
+        bound.push_back(from.bound[label]);
+        time.push_back(from.time[label]);
+        parent.push_back(from.parent[label]);
+        option.push_back(from.option[label]);
+        const int64_t *row = from.memory.data() + label * static_cast<size_t>(from.classes);
+        for (int c : source) memory.push_back(row[c]);
+    }
+};
+
+class LabelRun {
+  public:
+    LabelRun(LabelProgram &program, size_t width, bool strict);
+    LabelResult run();
+
+  private:
+    using Bits = LabelProgram::Bits;
+    // What one option does to every label of one state.
+    struct Effect {
+        Bits bits{};
+        int64_t time = 0, bound = 0;
+        std::vector<int64_t> memory;  // per new class
+    };
+    // Labels of raw_ that came from one state by one option, and where they belong.
+    struct Run {
+        Bits bits{};
+        int begin = 0, end = 0;
+    };
+
+    void prepare();
+    void refine_classes(const LabelItem &item);
+    bool effect(const LabelItem &item, int option, const Bits &bits, Effect &out) const;
+    void expand(int step);
+    void close_classes(int step);
+    void merge();
+    void merge_state(const std::vector<Run> &runs, size_t first, size_t last);
+    void drop_dominated(std::vector<int> &labels);
+    void across_states();
+    void list_alive();
+    bool catch_up(const LabelState &from, const LabelState &to, int64_t &time, std::vector<int64_t> &memory) const;
+    bool narrow();
+    void finish();
+
+    LabelProgram &p_;
+    size_t width_;
+    bool strict_;
+    int steps_;
+    LabelResult result_;
+    int64_t cutoff_ = 0;
+    std::vector<std::vector<int64_t>> least_, most_;      // per step and active slot: what the items from there on add
+    std::vector<std::vector<std::pair<int, int>>> over_;  // per step: (bit, width) that end with it
+    LabelTable now_, raw_;
+    std::vector<LabelState> states_;
+    std::vector<Run> runs_;
+    std::vector<int> live_, class_of_;  // active slots not over yet; per slot its class
+    // The step at hand.
+    int step_ = 0;
+    std::vector<int> fine_, representative_;         // per slot its class after this item; per fine class a slot
+    std::vector<int64_t> limit_, highest_;           // per fine class
+    std::vector<int64_t> own_share_, later_shares_;  // per group of the item
+    std::vector<std::vector<uint8_t>> in_group_;     // per group of the item, per fine class
+    std::vector<int> kept_classes_;                  // fine classes that go on
+    std::vector<int> scratch_, scratch2_;
+    // Looking across states.
+    struct AliveGroup {
+        int64_t capture;
+        std::vector<int64_t> memory;  // per class
+    };
+    std::vector<AliveGroup> alive_groups_;
+    std::vector<std::pair<int, uint64_t>> alive_choices_;  // word, mask
+    Bits group_mask_{};
+    std::vector<int> group_at_;  // bit -> alive group
+    int idle_ = 0;               // steps in which looking across states removed next to nothing
+    std::vector<std::vector<uint32_t>> parents_;
+    std::vector<std::vector<uint8_t>> options_;
+};
+
+}  // namespace reprise::planner

@@ -1,0 +1,76 @@
+// The bound. The budget of the *active* slots is dualised with integer multipliers; what is left is a facility location problem (replays
+// gain by not being retained, and pay together for the elements they share), which is bounded by dual ascent: every reader offers a payment
+// per window, raised as long as each allowed mechanism can absorb it. Any multipliers and any payments give a valid bound, and all of it is
+// integer (times scaled by 2^kShift), so the bound is a proof and knows no tolerance. One object per search; no locking.
+#pragma once
+
+#include "planner/core.h"
+
+namespace reprise::planner {
+
+inline constexpr int kShift = 14;
+
+// What one instance pays towards one pot (the price of an element in one active slot, or its capture).
+struct Share {
+    int instance, pot;
+    int64_t amount;
+};
+
+struct Relaxed {
+    int64_t bound = 0;             // scaled
+    std::vector<int64_t> reduced;  // per instance: what replaying it would add to the bound (scaled); negative: it is replayed
+    std::vector<uint8_t> replay;
+    std::vector<double> excess;  // per active slot: memory of the relaxed plan over the budget; a subgradient
+    std::vector<int64_t> level;  // per reader place (CoreWindow::reader_begin + place): what it pays for the window (scaled)
+    std::vector<Share> shares;   // only when asked for
+    std::vector<int64_t> rest;   // per pot: not yet paid
+};
+
+class Lagrangian {
+  public:
+    Lagrangian(const Core &core, Work &work);
+
+    void set_slots(std::vector<int> slots);
+    const std::vector<int> &slots() const { return slots_; }
+    int count() const { return static_cast<int>(slots_.size()); }
+    // The number of the first active slot >= slot.
+    int index(int slot) const { return index_[slot]; }
+
+    int64_t budget() const { return budget_; }
+    void set_budget(int64_t pages) { budget_ = pages; }
+
+    // The first pot of an element, and the active slots [pot_begin, pot_end) in which it can be alive; the capture's pot comes after these.
+    int first_pot(int element) const { return pot_offset_[element]; }
+    int pot_begin(int element) const { return ranges_[element].first; }
+    int pot_end(int element) const { return ranges_[element].second; }
+    int pots() const { return pot_offset_.back(); }
+
+    void evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares = false);
+
+    // For given replays, per window the allowed mechanism that is cheapest at these multipliers.
+    void cheapest(const std::vector<int64_t> &multipliers, const std::vector<uint8_t> &replay, const Fixing &fixing,
+                  std::vector<uint8_t> &mechanism);
+
+    // Multipliers above this could overflow the sums.
+    int64_t largest_total() const { return largest_total_; }
+
+  private:
+    int64_t price(int begin, int end) const { return prefix_[index_[end]] - prefix_[index_[begin]]; }
+    void prices(const std::vector<int64_t> &multipliers);
+    void start(const Fixing &fixing, Relaxed &out);
+    void raise(int instance, bool must, int64_t want, const Fixing &fixing, Relaxed &out, bool keep_shares);
+    void finish(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out);
+
+    const Core &core_;
+    Work &work_;
+    int64_t budget_;
+    int64_t largest_total_;
+    std::vector<int> order_;  // instances, short-lived first: they have the fewest elements to pay for
+    std::vector<int> slots_, index_;
+    std::vector<int> pot_offset_;
+    std::vector<std::pair<int, int>> ranges_;
+    std::vector<int> pot_order_, pot_order_offset_;  // per element: its active slots that few share first
+    std::vector<int64_t> prefix_;
+};
+
+}  // namespace reprise::planner

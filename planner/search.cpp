@@ -1,0 +1,268 @@
+#include "planner/search.h"
+
+#include <algorithm>
+
+#include "planner/presolve.h"
+
+namespace reprise::planner {
+
+namespace {
+
+// Labels a step. Beams find plans, and are a proof when nothing had to be dropped; the strict program is the proof.
+constexpr size_t kFirstBeam = 120, kSecondBeam = 400, kBeam = 1500, kInnerBeam = 400, kStrict = 30000;
+constexpr int kMostDepth = 200;
+
+bool idle(const Fixing &fixing, const Core &core, int window) {
+    if (decided(fixing.mechanisms[window])) return true;
+    const CoreWindow &w = core.windows[window];
+    int open = 0, fixed = 0;
+    for (int z = w.reader_begin; z < w.reader_end; z++) {
+        open += fixing.choice[core.readers[z]] < 0;
+        fixed += fixing.choice[core.readers[z]] == 1;
+    }
+    return open == 0 || open + fixed < 2;
+}
+
+}  // namespace
+
+Search::Search(const Core &core, Goal goal, int64_t budget, uint32_t tolerance_ppm, uint64_t work_limit)
+    : core_(core),
+      work_{0, work_limit},
+      incumbent_(core, work_, goal, budget, tolerance_ppm),
+      lagrangian_(core, work_),
+      plan_(core),
+      budget_(budget) {
+    lagrangian_.set_budget(budget);
+}
+
+void Search::suggest(const Choice &choice) {
+    plan_.set(choice);
+    incumbent_.offer(plan_);
+}
+
+int64_t Search::bound() const {
+    if (complete_) return incumbent_.found() || incumbent_.time() < Incumbent::kNone ? incumbent_.proven() : Incumbent::kNone;
+    // Whole units: a bound of 7.2 is one of 8.
+    int64_t scaled = std::max<int64_t>(0, open_bound_);
+    int64_t units = (scaled >> kShift) + ((scaled & ((int64_t{1} << kShift) - 1)) != 0);
+    return std::min(units, incumbent_.proven());
+}
+
+void Search::activate(const std::vector<int> &slots, std::vector<int64_t> &multipliers) {
+    Multipliers old{lagrangian_.slots(), multipliers};
+    std::vector<int> all = old.slots;
+    all.insert(all.end(), slots.begin(), slots.end());
+    lagrangian_.set_slots(std::move(all));
+    multipliers = aligned(old);
+}
+
+std::vector<int64_t> Search::aligned(const Multipliers &from) const {
+    std::vector<int64_t> values(lagrangian_.count(), 0);
+    const std::vector<int> &slots = lagrangian_.slots();
+    for (size_t q = 0; q < from.slots.size(); q++) {
+        auto at = std::lower_bound(slots.begin(), slots.end(), from.slots[q]);
+        if (at != slots.end() && *at == from.slots[q]) values[at - slots.begin()] = from.values[q];
+    }
+    return values;
+}
+
+LabelResult Search::label(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, size_t width,
+                          bool strict) {
+    return LabelProgram(core_, lagrangian_, work_, counters_, incumbent_, fixing, multipliers, relaxed).run(width, strict);
+}
+
+// Fixes what the bound decides, and lifts the bound again, until that brings little. true: refuted.
+bool Search::reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed) {
+    for (int round = 0; round < 6 && !work_.spent(); round++) {
+        int fixed = fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
+        fixed += probe_mechanisms(lagrangian_, multipliers, incumbent_.cutoff(), fixing);
+        if (fixed == 0) return false;
+        ascend(multipliers, fixing, 25, false, 1.0, relaxed);
+        if (refuted(relaxed)) return true;
+        if (fixed < 3) return false;
+    }
+    return false;
+}
+
+// Slots without a multiplier only make the label program larger; the plans it finds bring back those that matter.
+void Search::drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed) {
+    Multipliers kept;
+    for (int k = 0; k < lagrangian_.count(); k++)
+        if (multipliers[k] > 0) {
+            kept.slots.push_back(lagrangian_.slots()[k]);
+            kept.values.push_back(multipliers[k]);
+        }
+    if (kept.slots.empty() || static_cast<int>(kept.slots.size()) == lagrangian_.count()) return;
+    lagrangian_.set_slots(kept.slots);
+    multipliers = kept.values;
+    lagrangian_.evaluate(multipliers, fixing, relaxed, true);
+    counters_.evaluations++;
+}
+
+Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int depth) {
+    for (int round = 0; round < 12; round++) {
+        size_t width = depth > 0 ? kInnerBeam : round == 0 ? kFirstBeam : round == 1 ? kSecondBeam : kBeam;
+        LabelResult result = label(multipliers, fixing, relaxed, width, false);
+        if (result.end == LabelEnd::complete && result.violated.empty()) return Outcome::closed;
+        if (work_.spent()) return Outcome::stopped;
+        if (incumbent_.enough()) return Outcome::closed;
+        if (!result.violated.empty()) activate(result.violated, multipliers);
+        int64_t time = incumbent_.time();
+        ascend(multipliers, fixing, 20, false, 1.0, relaxed);
+        if (refuted(relaxed)) return Outcome::closed;
+        int fixed = fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
+        if (depth == 0 && round < 2) continue;
+        if (result.violated.empty() && (round > 3 || (fixed == 0 && incumbent_.time() == time))) break;
+    }
+    return Outcome::open;
+}
+
+Search::Outcome Search::programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed) {
+    for (int round = 0; round < 50; round++) {
+        LabelResult result = label(multipliers, fixing, relaxed, kStrict, true);
+        if (work_.spent()) return Outcome::stopped;
+        if (incumbent_.enough()) return Outcome::closed;
+        if (result.end != LabelEnd::complete) return Outcome::open;
+        if (result.violated.empty()) return Outcome::closed;
+        activate(result.violated, multipliers);
+        ascend(multipliers, fixing, 20, false, 1.0, relaxed);
+        if (refuted(relaxed)) return Outcome::closed;
+        fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
+    }
+    return Outcome::open;
+}
+
+// On the mechanism that moves the bound most, else on the largest instance.
+void Search::branch(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, int64_t bound, int depth) {
+    int best = -1;
+    int64_t best_score = -1;
+    std::vector<std::pair<int64_t, int>> children, chosen;
+    Relaxed probe;
+    Fixing trial = fixing;
+    for (int w = 0; w < core_.window_count(); w++) {
+        if (idle(fixing, core_, w)) continue;
+        children.clear();
+        for (uint32_t set = fixing.mechanisms[w]; set; set &= set - 1) {
+            trial.mechanisms[w] = set & -set;
+            lagrangian_.evaluate(multipliers, trial, probe);
+            counters_.evaluations++;
+            children.emplace_back(probe.bound, __builtin_ctz(set));
+        }
+        trial.mechanisms[w] = fixing.mechanisms[w];
+        std::sort(children.begin(), children.end());
+        int64_t score = (children[0].first - relaxed.bound) * 4 + (children[1].first - relaxed.bound);
+        if (score > best_score) best_score = score, best = w, chosen = children;
+    }
+    Multipliers start{lagrangian_.slots(), multipliers};
+    if (best >= 0) {
+        for (auto [child_bound, m] : chosen) {
+            if (child_bound > incumbent_.cutoff()) continue;
+            trial.mechanisms[best] = 1u << m;
+            node(start, trial, std::max(bound, child_bound), depth + 1);
+            if (incumbent_.enough()) return;
+        }
+        return;
+    }
+    int64_t largest = -1;
+    for (int i = 0; i < core_.size(); i++)
+        if (fixing.choice[i] < 0 && core_.instances[i].keep > largest) largest = core_.instances[i].keep, best = i;
+    if (best < 0) {
+        give_up(bound);
+        return;
+    }
+    for (int z = 0; z < 2 && !incumbent_.enough(); z++) {
+        trial.choice[best] = static_cast<int8_t>(z == 0 ? relaxed.replay[best] : 1 - relaxed.replay[best]);
+        node(start, trial, bound, depth + 1);
+    }
+}
+
+void Search::node(Multipliers start, Fixing fixing, int64_t known_bound, int depth) {
+    if (work_.spent() || depth > kMostDepth) {
+        give_up(known_bound);
+        return;
+    }
+    counters_.nodes++;
+    std::vector<int64_t> multipliers = aligned(start);
+    Relaxed relaxed;
+    ascend(multipliers, fixing, depth == 0 && warm_.empty() ? 200 : 40, depth == 0, warm_.empty() ? 1.0 : 0.25, relaxed);
+    if (depth == 0 && !incumbent_.feasibility() && warm_.empty())
+        for (double step_size : {0.25, 0.06, 0.5}) {
+            // A bad start is the most frequent reason of a bad bound.
+            if (refuted(relaxed) || !incumbent_.found()) break;
+            double time = static_cast<double>(incumbent_.time()) * (1 << kShift);
+            if (time - static_cast<double>(relaxed.bound) < 0.004 * time) break;
+            ascend(multipliers, fixing, 120, true, step_size, relaxed);
+        }
+    if (depth == 0) {
+        root_bound_ = relaxed.bound;
+        for (int k = 0; k < lagrangian_.count(); k++)
+            if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
+    }
+    if (refuted(relaxed) || incumbent_.enough()) return;
+    int64_t bound = std::max(known_bound, relaxed.bound);
+    if (reduce(multipliers, fixing, relaxed) || incumbent_.enough()) return;
+    bound = std::max(bound, relaxed.bound);
+    if (work_.spent()) {
+        give_up(bound);
+        return;
+    }
+    if (depth == 0) drop_idle_slots(multipliers, fixing, relaxed);
+    Outcome outcome = beams(multipliers, fixing, relaxed, depth);
+    bound = std::max(bound, relaxed.bound);
+    if (outcome == Outcome::open) outcome = programs(multipliers, fixing, relaxed);
+    bound = std::max(bound, relaxed.bound);
+    if (outcome == Outcome::closed) return;
+    if (outcome == Outcome::stopped) {
+        give_up(bound);
+        return;
+    }
+    ascend(multipliers, fixing, 20, false, 1.0, relaxed);
+    if (refuted(relaxed)) return;
+    branch(multipliers, fixing, relaxed, std::max(bound, relaxed.bound), depth);
+}
+
+void Search::run() {
+    Fixing fixing = all_open(core_);
+    counters_.dominated += static_cast<uint32_t>(drop_dominated_mechanisms(core_, fixing));
+    Choice choice{std::vector<uint8_t>(core_.instances.size(), 0), std::vector<uint8_t>(core_.windows.size(), 0)};
+    for (int w = 0; w < core_.window_count(); w++) choice.mechanism[w] = static_cast<uint8_t>(__builtin_ctz(fixing.mechanisms[w]));
+    for (int i = 0; i < core_.size(); i++) choice.replay[i] = fixing.choice[i] == 1;
+    plan_.set(choice);
+    incumbent_.offer(plan_);
+    if (incumbent_.enough()) return;
+    std::vector<int> slots{plan_.peak_slot()};
+    for (auto [slot, value] : warm_) slots.push_back(slot);
+    lagrangian_.set_slots(slots);
+    // Everything replayed, with each mechanism in turn, repaired by time saved per page.
+    std::vector<int64_t> weight(core_.instances.size());
+    for (int i = 0; i < core_.size(); i++) {
+        const CoreInstance &it = core_.instances[i];
+        double per_page =
+            static_cast<double>(it.time) / static_cast<double>(it.keep + 1) / (it.replay_end - it.forward_begin) * core_.slots;
+        weight[i] = static_cast<int64_t>(std::min(per_page * 1e6, 4e18));
+    }
+    for (int rank = 2; rank >= 0; rank--) {
+        for (int i = 0; i < core_.size(); i++) choice.replay[i] = fixing.choice[i] != 0;
+        for (int w = 0; w < core_.window_count(); w++) {
+            uint32_t set = fixing.mechanisms[w];
+            for (int r = 0; r < rank && !decided(set); r++) set &= set - 1;
+            choice.mechanism[w] = static_cast<uint8_t>(__builtin_ctz(set));
+        }
+        plan_.set(choice);
+        incumbent_.repair(plan_, weight, fixing);
+    }
+    if (!incumbent_.found() && warm_.empty()) {
+        // Hardly anything fits: lower the peak first.
+        incumbent_.descend(plan_, fixing);
+        if (incumbent_.found() && !incumbent_.feasibility()) incumbent_.repair(plan_, weight, fixing);
+    }
+    if (incumbent_.enough()) return;
+    Multipliers start;
+    for (auto [slot, value] : warm_) {
+        start.slots.push_back(slot);
+        start.values.push_back(value);
+    }
+    node(start, fixing, 0, 0);
+}
+
+}  // namespace reprise::planner

@@ -1,0 +1,72 @@
+// The search over one component: bound, heuristics, fixing, label programs, and branching where these overflow. One object per component
+// and budget; it reads the core and owns everything else.
+#pragma once
+
+#include "planner/core.h"
+#include "planner/incumbent.h"
+#include "planner/label_program.h"
+#include "planner/lagrangian.h"
+#include "planner/planner.h"
+
+namespace reprise::planner {
+
+class Search {
+  public:
+    Search(const Core &core, Goal goal, int64_t budget, uint32_t tolerance_ppm, uint64_t work_limit);
+
+    // Starts from this plan too; must be called before run().
+    void suggest(const Choice &choice);
+    // Plans of at least this time are of no interest (for the least peak among equally fast plans).
+    void limit_time(int64_t time) { incumbent_.limit_time(time); }
+    // Multipliers of a search that differs little: (slot, value).
+    void warm_start(const std::vector<std::pair<int, int64_t>> &multipliers) { warm_ = multipliers; }
+    void run();
+
+    bool complete() const { return complete_; }  // everything was either looked at or cut off
+    const Incumbent &incumbent() const { return incumbent_; }
+    int64_t bound() const;  // no plan takes less (unscaled); meaningless for Goal::any_plan
+    const Work &work() const { return work_; }
+    const Counters &counters() const { return counters_; }
+    // The best multipliers at the root: (slot, weight). What binds.
+    const std::vector<std::pair<int, int64_t>> &binding() const { return binding_; }
+
+  private:
+    struct Multipliers {
+        std::vector<int> slots;
+        std::vector<int64_t> values;
+    };
+
+    // ascent.cpp
+    int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
+    bool grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best,
+                        const Relaxed &relaxed, bool repair);
+
+    // search.cpp
+    void node(Multipliers start, Fixing fixing, int64_t known_bound, int depth);
+    bool reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
+    void drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
+    enum class Outcome : uint8_t { closed, open, stopped };
+    Outcome beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int depth);
+    Outcome programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
+    void branch(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, int64_t bound, int depth);
+    bool refuted(const Relaxed &relaxed) const { return relaxed.bound > incumbent_.cutoff(); }
+    LabelResult label(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, size_t width, bool strict);
+    void activate(const std::vector<int> &slots, std::vector<int64_t> &multipliers);
+    std::vector<int64_t> aligned(const Multipliers &from) const;
+    void give_up(int64_t bound) { open_bound_ = std::min(open_bound_, bound), complete_ = false; }
+
+    const Core &core_;
+    Work work_;
+    Counters counters_;
+    Incumbent incumbent_;
+    Lagrangian lagrangian_;
+    Occupancy plan_;
+    int64_t budget_;
+    bool complete_ = true;
+    int64_t open_bound_ = INT64_MAX;  // least (scaled) bound of what was left open
+    int64_t root_bound_ = 0;          // scaled
+    std::vector<std::pair<int, int64_t>> warm_;
+    std::vector<std::pair<int, int64_t>> binding_;
+};
+
+}  // namespace reprise::planner
