@@ -1,0 +1,89 @@
+// reprise report: one HTML file that needs nothing else, from a record file and maybe the report of the run. cli/report_html.cpp writes the
+// page.
+#include <fcntl.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/report_html.h"
+#include "cli/text.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr const char *kName = "report";
+
+struct Options {
+    std::vector<std::string> files, reports;
+    std::string output, title;
+};
+
+// Whole or not at all: a browser, or a run that is looked at twice, never sees half a page.
+std::string write_whole(const std::string &path, const std::string &text) {
+    if (path == "-") {
+        fwrite(text.data(), 1, text.size(), stdout);
+        return "";
+    }
+    const std::string part = path + ".part-" + std::to_string(getpid());
+    const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0) return strerror(errno);
+    size_t done = 0;
+    while (done < text.size()) {
+        const ssize_t written = write(file, text.data() + done, text.size() - done);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) break;
+        done += static_cast<size_t>(written);
+    }
+    const int error = errno;
+    const bool closed = close(file) == 0;
+    if (done == text.size() && closed && rename(part.c_str(), path.c_str()) == 0) return "";
+    const std::string problem = strerror(done < text.size() ? error : errno);
+    unlink(part.c_str());
+    return problem;
+}
+
+int report(const Options &options) {
+    Summary summary;
+    std::vector<std::string> sources = options.files;
+    sources.insert(sources.end(), options.reports.begin(), options.reports.end());
+    for (const std::string &path : sources) {
+        if (const std::string problem = summarise(path, summary); !problem.empty()) {
+            complain(kName, "'" + printable(path) + "' " + problem);
+            return 1;
+        }
+    }
+    if (summary.segments.empty()) {
+        complain(
+            kName,
+            "there is nothing to show: no record, contract or report in the files given. Record a run with reprise run --records FILE");
+        return 1;
+    }
+    const std::string page = report_html(summary, options.title, sources);
+    if (const std::string problem = write_whole(options.output, page); !problem.empty()) {
+        complain(kName, "'" + printable(options.output) + "' cannot be written (" + problem + "): give -o a path that can be");
+        return 1;
+    }
+    if (options.output != "-") {
+        printf("%s: %s, %s, %s\n", printable(options.output).c_str(), plural(summary.segments.size(), "segment").c_str(),
+               plural(summary.records, "record").c_str(), human_bytes(static_cast<double>(page.size())).c_str());
+    }
+    return 0;
+}
+
+}  // namespace
+
+void add_report(Invocation &invocation) {
+    CLI::App *command = invocation.app->add_subcommand("report", "write a page (HTML, one file) about a run from its records");
+    auto options = std::make_shared<Options>();
+    command->add_option("RECORDS", options->files, "record files")->required();
+    command->add_option("--report", options->reports, "statistics that the run wrote at exit (may be repeated)")->type_name("FILE");
+    command->add_option("-o,--output", options->output, "where to write the page; - is standard output")->required()->type_name("FILE");
+    command->add_option("--title", options->title, "the page's title")->type_name("TEXT");
+    command->footer("Exit status: 1 when a file cannot be read, holds nothing, or the page cannot be written.");
+    command->callback([&invocation, options] { invocation.status = report(*options); });
+}
+
+}  // namespace reprise::cli
