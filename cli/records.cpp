@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -14,9 +15,41 @@ namespace reprise::cli {
 namespace {
 
 constexpr uint64_t kMajor = 1;
+constexpr int kDeepest = 200;
 constexpr size_t kLargestDocument = size_t{256} << 20;
 
 std::string excerpt(const std::string &text) { return "'" + printable(text.substr(0, 40)) + (text.size() > 40 ? "...'" : "'"); }
+
+struct Nesting {
+    int deepest = 0;
+    bool open = false;  // ends inside a string, an object or an array: the rest is missing
+};
+
+Nesting nesting(const std::string &text) {
+    Nesting result;
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (in_string) {
+            if (c == '\\') ++i;
+            in_string = c != '"';
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            result.deepest = std::max(result.deepest, ++depth);
+        } else if (c == '}' || c == ']') {
+            --depth;
+        }
+    }
+    result.open = in_string || depth > 0;
+    return result;
+}
+
+// Text that is nested deeper than anything of ours is not parsed: copying and printing such a value would take the stack with it.
+Json parse(const std::string &text) {
+    return nesting(text).deepest > kDeepest ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+}
 
 // Says what the line is; false when the file must be refused from here on, with the sentence in `refusal`.
 bool classify(Line &line, std::string *refusal) {
@@ -98,32 +131,29 @@ ReadResult read_file(const std::string &path, const std::function<void(Line &lin
         line.number = ++result.lines;
         const bool ended = !in.eof();
         if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-        line.json = Json::parse(text, nullptr, false);
-        if (first && line.json.is_discarded() && text[0] == '{') {
-            // A document over many lines (a report): whole or nothing. A file whose first line is merely torn is read on line by line.
-            const std::streampos here = in.tellg();
-            if (here != std::streampos(-1) && text.size() <= 2) {
-                std::string rest((std::istreambuf_iterator<char>(in)), {});
-                if (rest.size() > kLargestDocument) {
-                    result.problem = "is one document of more than 256 MiB: this is no report of Reprise's";
-                    return result;
-                }
-                line.json = Json::parse(text + "\n" + rest, nullptr, false);
-                if (!line.json.is_object()) {
-                    result.problem = "is not whole JSON: the report was cut short, or this is another kind of file";
-                    return result;
-                }
+        line.json = parse(text);
+        if (first && (text == "{" || text == "{\r")) {
+            // A document over many lines (a report): whole or nothing.
+            const std::string rest((std::istreambuf_iterator<char>(in)), {});
+            if (rest.size() > kLargestDocument) {
+                result.problem = "is one document of more than 256 MiB: this is no report of Reprise's";
+                return result;
+            }
+            line.json = parse(text + "\n" + rest);
+            if (!line.json.is_object()) {
+                result.problem = "is not whole JSON: the report was cut short, or this is another kind of file";
+                return result;
             }
         }
         if (line.json.is_object()) {
             if (!classify(line, &result.problem)) return result;
         } else {
-            line.kind = !line.json.is_discarded() || ended ? LineKind::kBroken : LineKind::kTorn;
-            // The line that follows half a one begins anew: half a line begins as whole ones do.
-            if (line.json.is_discarded() && text[0] == '{') line.kind = LineKind::kTorn;
-            line.problem = line.kind == LineKind::kTorn ? (ended ? "is half a line: its run was killed while it wrote "
-                                                                 : "is truncated: its run was killed, or is still writing ")
-                                                        : "is not a JSON object: ";
+            // Half a line begins as whole ones do; what comes after it stands on a line of its own.
+            const bool torn = line.json.is_discarded() && text[0] == '{' && nesting(text).open && nesting(text).deepest <= kDeepest;
+            line.kind = torn ? LineKind::kTorn : LineKind::kBroken;
+            line.problem = !torn   ? "is not a JSON object: "
+                           : ended ? "is half a line: its run was killed while it wrote "
+                                   : "is truncated: its run was killed, or is still writing ";
             line.problem += excerpt(text);
             line.json = Json::object();
         }

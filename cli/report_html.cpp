@@ -16,6 +16,7 @@ std::string html(const std::string &text) { return escape_html(printable(text));
 
 const char kHead[] = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <style>
 :root { --ink: #1d2733; --soft: #5d6b7a; --line: #d8dee6; --paper: #fff; --tint: #f3f6f9; --a: #2f6fb0; --b: #d98032; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e9ef; --soft: #9aa8b7; --line: #39434f; --paper: #14191f; --tint: #1d242c; --a: #6aa5e0; --b: #e9a05c; --bad: #f2857d; } }

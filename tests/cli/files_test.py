@@ -3,12 +3,13 @@
 
 import json
 import os
+import random
 import subprocess
 import time
 import unittest
 from html.parser import HTMLParser
 
-from support import RECORD, Case
+from support import COMMAND, RECORD, Case
 
 
 class Inspect(Case):
@@ -73,6 +74,12 @@ class Inspect(Case):
         broken = {key: ([1], {"a": 1}, -1, None, "x", 1.5)[i % 6] for i, key in enumerate(RECORD)}
         for entry in (broken, {"schema": "reprise.contract/1", "buffers": [1, {"name": 3}], "generators": "x"}, {"schema": "reprise.report/1", "segments": [None, 4]}):
             self.reprise("inspect", self.write("r", json.dumps({**entry, "schema": entry.get("schema") if entry is not broken else "reprise.record/1"}) + "\n"))
+
+    def test_values_nested_beyond_reason_are_not_taken(self):
+        bomb = '{"schema": "reprise.contract/1", "segment": "s", "x": %s1%s}\n' % ("[" * 50000, "]" * 50000)
+        name = self.write("r", bomb + json.dumps(RECORD) + "\n")
+        for words in (["inspect"], ["inspect", "--json"]):
+            self.assertIn("not a JSON object", self.reprise(*words, name).stdout)
 
     def test_names_cannot_move_the_terminal(self):
         out = self.reprise("inspect", self.write("r", json.dumps({**RECORD, "segment": "a\x1b[2Jb\u009b"}) + "\n")).stdout
@@ -192,6 +199,32 @@ class Verify(Case):
             self.assertIn(said, out)
         out = self.reprise("verify", self.records, "--report", self.write("s2", json.dumps({**report, "rejections": 5}))).stdout
         self.assertIn("note: the report says 5 rejections", out)
+
+    def test_random_damage_never_crashes(self):
+        chooser = random.Random(20)
+        with open(self.records, "rb") as file:
+            good = file.read()
+        for number in range(150):
+            bad = bytearray(good)
+            for _ in range(chooser.choice((1, 3, 30))):
+                at, kind = chooser.randrange(len(bad)), chooser.randrange(4)
+                if kind == 0:
+                    bad[at] = chooser.randrange(256)
+                elif kind == 1:
+                    bad[at] = ord(chooser.choice('{}[]",:0-9e\\\n'))
+                elif kind == 2:
+                    del bad[at : at + chooser.randrange(1, 40)]
+                else:
+                    bad[at:at] = bad[at : at + chooser.randrange(1, 200)]
+            name = self.write("bad", bytes(bad))
+            for words, allowed in ((["verify", name], (0, 1, 2)), (["inspect", "--json", name], (0, 1)), (["report", name, "-o", "-"], (0, 1))):
+                done = subprocess.run([COMMAND, *words], capture_output=True, cwd=self.folder, timeout=60)
+                self.assertIn(done.returncode, allowed, "damage %d: %s\n%s" % (number, words, done.stderr))
+
+    def test_every_single_change_of_a_number_or_word_is_noticed_where_something_depends_on_it(self):
+        number = next(i for i, line in enumerate(self.good) if line["schema"] == "reprise.record/1")
+        for field in ("schema", "run", "segment", "instance", "replay", "step", "policy", "contract", "outcome", "reason", "mechanisms", "bytes_changed", "nanoseconds"):
+            self.check(self.changed(number, **{field: None}), "changed:%d: " % (number + 1))
 
     def test_json(self):
         found = json.loads(self.reprise("verify", "--json", self.records).stdout)

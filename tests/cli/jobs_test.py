@@ -253,6 +253,16 @@ class Doctor(Case):
         self.assertEqual(found["costs"], [])
         self.assertNotIn("python", by_name)
 
+    def test_a_container_that_forbids_userfaultfd_is_recognised(self):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_") and k != "LD_PRELOAD"}
+        words = [os.path.join(PROGRAMS, "without_userfaultfd"), COMMAND, "doctor", "--json", "--quick", "--no-python"]
+        done = subprocess.run(words, capture_output=True, text=True, env=clean, timeout=100)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        by_name = {entry["name"]: entry for entry in json.loads(done.stdout)["findings"]}
+        self.assertIn("seccomp profile", by_name["write tracking"]["detail"])
+        self.assertIn("may be what forbids", by_name["seccomp"]["detail"])
+        self.assertEqual(by_name["replay"]["health"], "ok")
+
     def test_little_address_space_is_found(self):
         _, by_name = self.doctor("--quick", "--no-python", preexec_fn=lambda: limit("RLIMIT_AS", 400 << 20))
         self.assertIn("400 MiB", by_name["address space"]["detail"])
