@@ -44,6 +44,21 @@ bool Search::grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing
     return false;
 }
 
+// Takes the variant of the inner bound that is best at these multipliers, unless it hardly matters.
+void Search::pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed) {
+    int first = lagrangian_.variant(), best = first;
+    int64_t best_bound = relaxed.bound + std::abs(relaxed.bound) / 10000;
+    Relaxed trial;
+    for (int variant = 0; variant < Lagrangian::kVariants; variant++) {
+        if (variant == first) continue;
+        lagrangian_.set_variant(variant);
+        lagrangian_.evaluate(multipliers, fixing, trial);
+        counters_.evaluations++;
+        if (trial.bound > best_bound) best_bound = trial.bound, best = variant;
+    }
+    lagrangian_.set_variant(best);
+}
+
 int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out) {
     std::vector<double> point(multipliers.begin(), multipliers.end()), direction;
     std::vector<int64_t> best = multipliers, at = multipliers;

@@ -86,7 +86,10 @@ void add_window(Core &core, const SortedWindow &window, const std::vector<int> &
             core.most_pages += pages;
         }
         m.element_end = static_cast<int>(core.elements.size());
-        for (const auto &list : per_reader) {
+        for (auto &list : per_reader) {
+            // What few others use first: who has other elements to pay for leaves these to those who have not (lagrangian.cpp).
+            auto users = [&](const ReaderUse &use) { return core.elements[use.element].use_end - core.elements[use.element].use_begin; };
+            std::stable_sort(list.begin(), list.end(), [&](const ReaderUse &a, const ReaderUse &b) { return users(a) < users(b); });
             core.reader_offsets.push_back(static_cast<int>(core.reader_uses.size()));
             core.reader_uses.insert(core.reader_uses.end(), list.begin(), list.end());
         }

@@ -1,11 +1,15 @@
 #include "planner/label_run.h"
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
+#include <map>
 
 namespace reprise::planner {
 
 namespace {
+
+// Labels before dominance, of one step: more is memory that no plan is worth.
+constexpr size_t kMostRaw = 600'000;
 
 uint64_t field(const LabelProgram::Bits &bits, int bit, int width) { return bits[bit >> 6] >> (bit & 63) & ((uint64_t{1} << width) - 1); }
 
@@ -139,6 +143,10 @@ void LabelRun::expand(int step) {
     for (const LabelState &state : states_)
         for (int q = 0; q < static_cast<int>(item.options.size()); q++) {
             if (!effect(item, q, state.bits, effect_of)) continue;
+            if (raw_.size() > kMostRaw) {
+                overflow_ = true;
+                return;
+            }
             auto begin = static_cast<int>(raw_.size());
             for (int a = state.begin; a < state.end; a++) {
                 int64_t bound = now_.bound[a] + effect_of.bound;
@@ -198,6 +206,21 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
             least = m;
             labels[kept++] = a;
         }
+        labels.resize(kept);
+    } else if (kept_classes == 2) {
+        // The kept labels' staircase: the second memory falls as the first one rises.
+        std::map<int64_t, int64_t> stairs;
+        auto first = static_cast<size_t>(kept_classes_[0]), second = static_cast<size_t>(kept_classes_[1]);
+        for (int a : labels) {
+            int64_t x = memory[static_cast<size_t>(a) * stride + first], y = memory[static_cast<size_t>(a) * stride + second];
+            auto above = stairs.upper_bound(x);
+            if (above != stairs.begin() && std::prev(above)->second <= y) continue;
+            auto at = stairs.lower_bound(x);
+            while (at != stairs.end() && at->second >= y) at = stairs.erase(at);
+            stairs.emplace_hint(at, x, y);
+            labels[kept++] = a;
+        }
+        p_.work_.used += labels.size() * 16;
         labels.resize(kept);
     } else {
         constexpr size_t kLookBack = 250;  // only speed depends on it
@@ -335,6 +358,10 @@ LabelResult LabelRun::run() {
         if (least_[0][k] > p_.room_[k]) return result_;
     for (int j = 0; j < steps_; j++) {
         expand(j);
+        if (overflow_) {
+            result_.end = LabelEnd::too_many;
+            return result_;
+        }
         close_classes(j);
         merge();
         p_.counters_.labels += now_.size();

@@ -73,6 +73,7 @@ class LabelRun {
     size_t width_;
     bool strict_;
     int steps_;
+    bool overflow_ = false;
     LabelResult result_;
     int64_t cutoff_ = 0;
     std::vector<std::vector<int64_t>> least_, most_;      // per step and active slot: what the items from there on add

@@ -7,7 +7,8 @@ namespace reprise::planner {
 
 namespace {
 
-constexpr int kRounds = 3;  // in which the offers are raised: one round lets the first reader pay for everything
+// Rounds in which the offers are raised: one round lets the first reader pay for everything.
+constexpr int kFewRounds = 3, kManyRounds = 8;
 
 }  // namespace
 
@@ -16,6 +17,7 @@ Lagrangian::Lagrangian(const Core &core, Work &work) : core_(core), work_(work),
     std::iota(order_.begin(), order_.end(), 0);
     auto life = [&](int i) { return core.instances[i].replay_end - core.instances[i].forward_begin; };
     std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return life(a) < life(b); });
+    reverse_.assign(order_.rbegin(), order_.rend());
     set_slots({});
 }
 
@@ -92,8 +94,8 @@ void Lagrangian::start(const Fixing &fixing, Relaxed &out) {
     }
 }
 
-// Raises instance's offers by up to `want` in all (each window gets an equal part of what is left of it), as far as every allowed mechanism
-// can absorb them. `must`: the instance is replayed in any case, so nothing limits its offer but the pots.
+// Raises instance's offers by up to `want` in all (each window gets an equal part of what the ones before it left), as far as every allowed
+// mechanism can absorb them. `must`: the instance is replayed in any case, so nothing limits its offer but the pots.
 void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixing, Relaxed &out, bool keep_shares) {
     const CoreInstance &it = core_.instances[instance];
     int64_t running = price(it.replay_begin, it.replay_end);
@@ -123,6 +125,7 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
         }
         if (target <= level) continue;
         out.reduced[instance] += target - level;
+        if (!must && !last) want -= target - level;  // what this window cannot take the next ones are offered
         for (uint32_t set = fixing.mechanisms[w]; set; set &= set - 1) {
             int m = __builtin_ctz(set);
             int64_t take = target - std::max(alone[m], level);
@@ -210,12 +213,14 @@ void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing 
         out.rest[pot_offset_[e + 1] - 1] = element.capture << kShift;
     }
     start(fixing, out);
-    for (int i : order_)
+    const std::vector<int> &order = variant_ & 1 ? reverse_ : order_;
+    int rounds = variant_ & 2 ? kManyRounds : kFewRounds;
+    for (int i : order)
         if (fixing.choice[i] == 1) raise(i, true, 0, fixing, out, keep_shares);
-    for (int round = 1; round <= kRounds; round++)
-        for (int i : order_) {
+    for (int round = 1; round <= rounds; round++)
+        for (int i : order) {
             if (fixing.choice[i] >= 0 || out.reduced[i] >= 0) continue;
-            raise(i, false, round == kRounds ? -1 : -out.reduced[i] / (kRounds - round + 1), fixing, out, keep_shares);
+            raise(i, false, round == rounds ? -1 : -out.reduced[i] / (rounds - round + 1), fixing, out, keep_shares);
         }
     finish(multipliers, fixing, out);
 }

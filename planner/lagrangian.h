@@ -47,6 +47,11 @@ class Lagrangian {
 
     void evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares = false);
 
+    // In what order, and in how many rounds, the readers raise their offers: none is best everywhere, each gives a valid bound.
+    static constexpr int kVariants = 4;
+    void set_variant(int variant) { variant_ = variant; }
+    int variant() const { return variant_; }
+
     // For given replays, per window the allowed mechanism that is cheapest at these multipliers.
     void cheapest(const std::vector<int64_t> &multipliers, const std::vector<uint8_t> &replay, const Fixing &fixing,
                   std::vector<uint8_t> &mechanism);
@@ -65,7 +70,9 @@ class Lagrangian {
     Work &work_;
     int64_t budget_;
     int64_t largest_total_;
-    std::vector<int> order_;  // instances, short-lived first: they have the fewest elements to pay for
+    int variant_ = 0;
+    std::vector<int> order_;    // instances, short-lived first: they have the fewest elements to pay for
+    std::vector<int> reverse_;  // long-lived first
     std::vector<int> slots_, index_;
     std::vector<int> pot_offset_;
     std::vector<std::pair<int, int>> ranges_;

@@ -28,11 +28,11 @@ bool idle(const Fixing &fixing, const Core &core, int window) {
 Search::Search(const Core &core, Goal goal, int64_t budget, uint32_t tolerance_ppm, uint64_t work_limit)
     : core_(core),
       work_{0, work_limit},
-      incumbent_(core, work_, goal, budget, tolerance_ppm),
+      budget_(std::min(budget, core.most_pages)),  // more can never be used, and could overflow
+      incumbent_(core, work_, goal, budget_, tolerance_ppm),
       lagrangian_(core, work_),
-      plan_(core),
-      budget_(budget) {
-    lagrangian_.set_budget(budget);
+      plan_(core) {
+    lagrangian_.set_budget(budget_);
 }
 
 void Search::suggest(const Choice &choice) {
@@ -99,10 +99,11 @@ void Search::drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fi
     counters_.evaluations++;
 }
 
-Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int depth) {
-    for (int round = 0; round < 12; round++) {
-        size_t width = depth > 0 ? kInnerBeam : round == 0 ? kFirstBeam : round == 1 ? kSecondBeam : kBeam;
-        LabelResult result = label(multipliers, fixing, relaxed, width, false);
+// Rounds 0 and 1 only look for plans.
+Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int first_round, int last_round,
+                              size_t width) {
+    for (int round = first_round; round < last_round; round++) {
+        LabelResult result = label(multipliers, fixing, relaxed, round == 0 ? kFirstBeam : round == 1 ? kSecondBeam : width, false);
         if (result.end == LabelEnd::complete && result.violated.empty()) return Outcome::closed;
         if (work_.spent()) return Outcome::stopped;
         if (incumbent_.enough()) return Outcome::closed;
@@ -111,7 +112,7 @@ Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing,
         ascend(multipliers, fixing, 20, false, 1.0, relaxed);
         if (refuted(relaxed)) return Outcome::closed;
         int fixed = fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
-        if (depth == 0 && round < 2) continue;
+        if (round < 2) continue;
         if (result.violated.empty() && (round > 3 || (fixed == 0 && incumbent_.time() == time))) break;
     }
     return Outcome::open;
@@ -176,6 +177,48 @@ void Search::branch(const std::vector<int64_t> &multipliers, const Fixing &fixin
     }
 }
 
+// The root: multipliers, first plans, and, where these do not close it, better multipliers by starting again from other step sizes: a bad
+// start is the most frequent reason of a bad bound.
+Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
+    bool warm = !warm_.empty();
+    ascend(multipliers, fixing, warm ? 40 : 200, true, warm ? 0.25 : 1.0, relaxed);
+    auto again = [&](double step_size) {
+        if (gap(relaxed.bound) < 0.004 || incumbent_.feasibility() || warm || work_.spent()) return;
+        pick_variant(multipliers, fixing, relaxed);
+        ascend(multipliers, fixing, 120, true, step_size, relaxed);
+        bound = std::max(bound, relaxed.bound);
+    };
+    for (double step_size : {0.25, 0.06, 0.5}) again(step_size);
+    for (int k = 0; k < lagrangian_.count(); k++)
+        if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
+    bound = std::max(bound, relaxed.bound);
+    if (refuted(relaxed) || incumbent_.enough() || reduce(multipliers, fixing, relaxed)) return Outcome::closed;
+    bound = std::max(bound, relaxed.bound);
+    if (work_.spent()) return Outcome::stopped;
+    drop_idle_slots(multipliers, fixing, relaxed);
+    Outcome outcome = beams(multipliers, fixing, relaxed, 0, 2, kBeam);
+    bound = std::max(bound, relaxed.bound);
+    if (outcome != Outcome::open) return outcome;
+    return Outcome::open;
+}
+
+// When the program over everything overflows: better plans part by part, which move the multipliers and fix more.
+Search::Outcome Search::refine(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
+    if (gap(relaxed.bound) < 0.002) return Outcome::open;
+    int64_t before = incumbent_.time();
+    improve(multipliers, fixing, relaxed, (work_.limit - work_.used) / 3);
+    lagrangian_.evaluate(multipliers, fixing, relaxed, true);  // slots may have become active
+    if (work_.spent()) return Outcome::stopped;
+    drop_idle_slots(multipliers, fixing, relaxed);
+    if (incumbent_.time() == before) return Outcome::open;
+    ascend(multipliers, fixing, 60, false, 0.25, relaxed);
+    bound = std::max(bound, relaxed.bound);
+    if (refuted(relaxed) || reduce(multipliers, fixing, relaxed)) return Outcome::closed;
+    Outcome outcome = programs(multipliers, fixing, relaxed);
+    bound = std::max(bound, relaxed.bound);
+    return outcome;
+}
+
 void Search::node(Multipliers start, Fixing fixing, int64_t known_bound, int depth) {
     if (work_.spent() || depth > kMostDepth) {
         give_up(known_bound);
@@ -184,33 +227,22 @@ void Search::node(Multipliers start, Fixing fixing, int64_t known_bound, int dep
     counters_.nodes++;
     std::vector<int64_t> multipliers = aligned(start);
     Relaxed relaxed;
-    ascend(multipliers, fixing, depth == 0 && warm_.empty() ? 200 : 40, depth == 0, warm_.empty() ? 1.0 : 0.25, relaxed);
-    if (depth == 0 && !incumbent_.feasibility() && warm_.empty())
-        for (double step_size : {0.25, 0.06, 0.5}) {
-            // A bad start is the most frequent reason of a bad bound.
-            if (refuted(relaxed) || !incumbent_.found()) break;
-            double time = static_cast<double>(incumbent_.time()) * (1 << kShift);
-            if (time - static_cast<double>(relaxed.bound) < 0.004 * time) break;
-            ascend(multipliers, fixing, 120, true, step_size, relaxed);
-        }
-    if (depth == 0) {
-        root_bound_ = relaxed.bound;
-        for (int k = 0; k < lagrangian_.count(); k++)
-            if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
+    int64_t bound = known_bound;
+    Outcome outcome = Outcome::open;
+    if (depth == 0)
+        outcome = root(multipliers, fixing, relaxed, bound);
+    else
+        ascend(multipliers, fixing, 40, false, 1.0, relaxed);
+    if (outcome == Outcome::open) {
+        bound = std::max(bound, relaxed.bound);
+        if (refuted(relaxed) || reduce(multipliers, fixing, relaxed)) return;
+        bound = std::max(bound, relaxed.bound);
+        outcome = work_.spent() ? Outcome::stopped : beams(multipliers, fixing, relaxed, 2, 12, depth == 0 ? kBeam : kInnerBeam);
     }
-    if (refuted(relaxed) || incumbent_.enough()) return;
-    int64_t bound = std::max(known_bound, relaxed.bound);
-    if (reduce(multipliers, fixing, relaxed) || incumbent_.enough()) return;
-    bound = std::max(bound, relaxed.bound);
-    if (work_.spent()) {
-        give_up(bound);
-        return;
-    }
-    if (depth == 0) drop_idle_slots(multipliers, fixing, relaxed);
-    Outcome outcome = beams(multipliers, fixing, relaxed, depth);
     bound = std::max(bound, relaxed.bound);
     if (outcome == Outcome::open) outcome = programs(multipliers, fixing, relaxed);
     bound = std::max(bound, relaxed.bound);
+    if (outcome == Outcome::open && depth == 0) outcome = refine(multipliers, fixing, relaxed, bound);
     if (outcome == Outcome::closed) return;
     if (outcome == Outcome::stopped) {
         give_up(bound);

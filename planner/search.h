@@ -38,17 +38,33 @@ class Search {
 
     // ascent.cpp
     int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
+    void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
     bool grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best,
                         const Relaxed &relaxed, bool repair);
+
+    // improve.cpp
+    struct Part {
+        std::vector<int> instances, windows;
+    };
+    Fixing around(const std::vector<int> &instances, const std::vector<int> &windows, const Fixing &fixing) const;
+    std::vector<Part> parts(const Relaxed &relaxed, const Fixing &fixing) const;
+    void improve(std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &root, uint64_t allowance);
 
     // search.cpp
     void node(Multipliers start, Fixing fixing, int64_t known_bound, int depth);
     bool reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
     void drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
     enum class Outcome : uint8_t { closed, open, stopped };
-    Outcome beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int depth);
+    Outcome beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int first_round, int last_round, size_t width);
+    Outcome root(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound);
+    Outcome refine(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound);
     Outcome programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
     void branch(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, int64_t bound, int depth);
+    // How far the bound is from the best plan, as a part of its time.
+    double gap(int64_t bound) const {
+        auto time = static_cast<double>(incumbent_.time());
+        return incumbent_.found() && time > 0 ? 1.0 - static_cast<double>(bound) / (time * (1 << kShift)) : 1.0;
+    }
     bool refuted(const Relaxed &relaxed) const { return relaxed.bound > incumbent_.cutoff(); }
     LabelResult label(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, size_t width, bool strict);
     void activate(const std::vector<int> &slots, std::vector<int64_t> &multipliers);
@@ -57,14 +73,13 @@ class Search {
 
     const Core &core_;
     Work work_;
+    int64_t budget_;
     Counters counters_;
     Incumbent incumbent_;
     Lagrangian lagrangian_;
     Occupancy plan_;
-    int64_t budget_;
     bool complete_ = true;
     int64_t open_bound_ = INT64_MAX;  // least (scaled) bound of what was left open
-    int64_t root_bound_ = 0;          // scaled
     std::vector<std::pair<int, int64_t>> warm_;
     std::vector<std::pair<int, int64_t>> binding_;
 };

@@ -34,7 +34,7 @@ void check_answer(const Problem &problem, const Best &best, uint64_t index) {
 }
 
 TEST(BruteForce, LeastTimeThenLeastPeak) {
-    uint64_t count = full_run() ? 10000 : 1000, infeasible = 0;
+    uint64_t count = scaled(1000), infeasible = 0;
     for (uint64_t index = 0; index < count && !HasFailure(); index++) {
         Problem problem = small_problem(index, kMostPlans);
         Best best = try_all(problem);
@@ -47,7 +47,7 @@ TEST(BruteForce, LeastTimeThenLeastPeak) {
 }
 
 TEST(BruteForce, SmallestBudgetIsFeasibleAndOnePageLessIsNot) {
-    uint64_t count = full_run() ? 3000 : 300;
+    uint64_t count = scaled(300);
     for (uint64_t index = 0; index < count && !HasFailure(); index++) {
         Problem problem = small_problem(1000000 + index, kMostPlans);
         Best best = try_all(problem);
@@ -63,7 +63,7 @@ TEST(BruteForce, SmallestBudgetIsFeasibleAndOnePageLessIsNot) {
 }
 
 TEST(BruteForce, WithinATolerance) {
-    for (uint64_t index = 0; index < 200 && !HasFailure(); index++) {
+    for (uint64_t index = 0; index < scaled(200) && !HasFailure(); index++) {
         Problem problem = small_problem(2000000 + index, kMostPlans);
         Best best = try_all(problem);
         Options options;

@@ -8,7 +8,13 @@
 
 namespace reprise::planner::test {
 
-bool full_run() { return getenv("REPRISE_TEST_FULL") != nullptr; }
+uint64_t scaled(uint64_t count) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return count / 10;
+#else
+    return getenv("REPRISE_TEST_FULL") != nullptr ? count * 10 : count;
+#endif
+}
 
 Problem small_problem(uint64_t index, int64_t most_plans) {
     Random random(index * 7919 + 42);

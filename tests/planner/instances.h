@@ -19,7 +19,7 @@ struct Shuffled {
 Shuffled shuffle(const Problem &problem, uint64_t seed);
 Plan moved(const Plan &plan, const Shuffled &shuffled);
 
-// 1 or REPRISE_TEST_FULL's presence times ten.
-bool full_run();
+// How many of `count` problems to try: ten times as many with REPRISE_TEST_FULL, a tenth under a sanitizer (which slows them down as much).
+uint64_t scaled(uint64_t count);
 
 }  // namespace reprise::planner::test

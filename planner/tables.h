@@ -1,0 +1,55 @@
+// From what was seen of a buffer to the windows and mechanisms that the planner decides about. Called by the cost model once per buffer;
+// pure functions. All bytes are exact: a page that several readers need from the same version is one element, however many they are.
+//
+// A mechanism that is not here (device copies, intents, a copy-on-write mapping) is a table that the caller adds to Window::mechanisms
+// itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/model.h"
+
+namespace reprise::planner {
+
+// Half-open run of pages within the buffer.
+struct PageRun {
+    int64_t begin = 0, end = 0;
+};
+
+// One stretch of writing, as far as a tracker can tell it apart: everything written between two cuts.
+struct BufferWrite {
+    int32_t slot = 0;  // in which it happened
+    std::vector<PageRun> pages;
+};
+
+struct BufferHistory {
+    std::string name;
+    int64_t pages = 0;
+    std::vector<int32_t> users;       // instances whose scope holds it
+    std::vector<BufferWrite> writes;  // in any order; several in one slot count as one
+    // How good a prediction of the written pages is: pages predicted beyond those written, and written ones missed, in millionths.
+    int64_t over_predicted_ppm = 100'000, missed_ppm = 0;
+    bool predictable = true;  // false: no prediction is offered
+};
+
+// Calibrated on this machine, refined in the job. Picoseconds per page, because arming costs less than a nanosecond.
+struct MechanismCosts {
+    int64_t copy_ps = 190'000;              // per page copied: captures, and each of load and put-back
+    int64_t copy_fixed_ns = 2'000;          // per capture
+    int64_t small_ns = 4'000;               // load and put-back of a small buffer
+    int64_t arm_ps = 500;                   // per page watched, once per window
+    int64_t delta_ps = 1'000'000;           // per page at its first write: fault and before-image
+    int64_t selective_load_ps = 1'000'000;  // per page that differs: load and put-back
+    int64_t predicted_ps = 350'000;         // per predicted page, copied at the forward
+    int64_t miss_ns = 30'000;               // per page that the prediction missed
+    int64_t small_pages = 32;               // below that a buffer is always copied
+};
+
+// Appends the buffer's windows: one for every connected stretch of time in which a user that sees it change is outstanding. Users that see
+// no change do not read it in the planner's sense; a buffer that never changes between a forward and its replay has no window.
+void append_windows(const std::vector<Instance> &instances, const BufferHistory &history, const MechanismCosts &costs,
+                    std::vector<Window> &windows);
+
+}  // namespace reprise::planner

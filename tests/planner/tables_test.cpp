@@ -1,0 +1,143 @@
+// The tables against a page-by-page simulation of what every reader needs.
+#include "planner/tables.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "bench/planner_families.h"
+#include "planner/planner.h"
+
+namespace reprise::planner::test {
+namespace {
+
+// Random events of `n` instances; every instance's four in order.
+std::vector<Instance> random_instances(int n, Random &random) {
+    std::vector<Instance> out(static_cast<size_t>(n));
+    std::vector<int> done(static_cast<size_t>(n), 0);
+    for (int32_t event = 0; event < 4 * n; event++) {
+        int i = random.below(n);
+        while (done[static_cast<size_t>(i)] == 4) i = (i + 1) % n;
+        Instance &it = out[static_cast<size_t>(i)];
+        int32_t *events[] = {&it.forward_begin, &it.forward_end, &it.replay_begin, &it.replay_end};
+        *events[done[static_cast<size_t>(i)]++] = event;
+    }
+    return out;
+}
+
+// Pages that differ at the replay from what the forward saw, each with the number of the first write after the forward.
+std::map<int64_t, int32_t> first_overwrites(const Instance &it, const BufferHistory &history) {
+    std::map<int64_t, int32_t> out;
+    for (const BufferWrite &write : history.writes)
+        if (write.slot >= it.forward_begin && write.slot < it.replay_begin)
+            for (const PageRun &run : write.pages)
+                for (int64_t page = run.begin; page < run.end; page++) {
+                    auto [at, fresh] = out.try_emplace(page, write.slot);
+                    if (!fresh) at->second = std::min(at->second, write.slot);
+                }
+    return out;
+}
+
+// Distinct (page, first overwrite) pairs alive in a slot when exactly these readers are replayed: what before-images must hold. A page is
+// identified by its value, which the last write before the forward made.
+int64_t images_alive(const std::vector<Instance> &instances, const BufferHistory &history, const std::vector<int32_t> &replayed,
+                     int32_t slot, bool from_forward) {
+    std::set<std::pair<int64_t, int32_t>> images;
+    for (int32_t i : replayed) {
+        const Instance &it = instances[static_cast<size_t>(i)];
+        for (auto [page, write] : first_overwrites(it, history))
+            if ((from_forward ? it.forward_begin : write + 1) <= slot && slot < it.replay_end) images.emplace(page, write);
+    }
+    return static_cast<int64_t>(images.size());
+}
+
+int64_t elements_alive(const Mechanism &mechanism, const std::set<int32_t> &replayed, int32_t slot, size_t first) {
+    int64_t pages = 0;
+    for (size_t e = first; e < mechanism.elements.size(); e++)
+        for (const Use &use : mechanism.elements[e].uses)
+            if (replayed.count(use.instance) && use.begin <= slot && slot < use.end) {
+                pages += mechanism.elements[e].pages;
+                break;
+            }
+    return pages;
+}
+
+TEST(Tables, EveryPageIsCountedOnce) {
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        Random random(seed);
+        int n = 2 + random.below(6);
+        std::vector<Instance> instances = random_instances(n, random);
+        BufferHistory history;
+        history.name = "b";
+        history.pages = 40;
+        history.over_predicted_ppm = 0;
+        for (int i = 0; i < n; i++) history.users.push_back(i);
+        for (int w = 0, writes = 1 + random.below(6); w < writes; w++) {
+            BufferWrite write{random.below(4 * n), {}};
+            for (int r = 0; r < 1 + random.below(3); r++) {
+                int64_t begin = random.below(40);
+                write.pages.push_back({begin, std::min<int64_t>(40, begin + 1 + random.below(20))});
+            }
+            history.writes.push_back(write);
+        }
+        std::vector<Window> windows;
+        append_windows(instances, history, {}, windows);
+        std::set<int32_t> seen;
+        for (const Window &window : windows) {
+            ASSERT_EQ(window.mechanisms.size(), 3u);
+            for (size_t k = 0; k < window.readers.size(); k++) {
+                int32_t i = window.readers[k];
+                EXPECT_TRUE(seen.insert(i).second) << "in two windows";
+                auto differing = static_cast<int64_t>(first_overwrites(instances[static_cast<size_t>(i)], history).size());
+                EXPECT_EQ(window.mechanisms[1].readers[k].pages, differing) << "seed " << seed;
+                EXPECT_EQ(window.mechanisms[0].readers[k].pages, 40);
+            }
+            for (int subset = 0; subset < 8; subset++) {
+                std::vector<int32_t> replayed;
+                for (int32_t i : window.readers)
+                    if (subset == 0 || random.below(2)) replayed.push_back(i);
+                std::set<int32_t> set(replayed.begin(), replayed.end());
+                for (int32_t slot = 0; slot < 4 * n; slot++) {
+                    EXPECT_EQ(elements_alive(window.mechanisms[1], set, slot, 1), images_alive(instances, history, replayed, slot, false))
+                        << "seed " << seed;
+                    EXPECT_EQ(elements_alive(window.mechanisms[2], set, slot, 0), images_alive(instances, history, replayed, slot, true))
+                        << "seed " << seed;
+                }
+            }
+        }
+        for (int32_t i = 0; i < n; i++)
+            EXPECT_EQ(seen.count(i) == 1, !first_overwrites(instances[static_cast<size_t>(i)], history).empty())
+                << "seed " << seed << " instance " << i;
+        Problem problem;
+        problem.base.assign(static_cast<size_t>(4 * n), 0);
+        problem.instances = instances;
+        problem.windows = windows;
+        Status status = validate(problem);
+        EXPECT_TRUE(status.ok()) << status.text();
+    }
+}
+
+TEST(Tables, SmallAndUnpredictable) {
+    std::vector<Instance> instances(1);
+    instances[0].forward_end = 1, instances[0].replay_begin = 2, instances[0].replay_end = 3;
+    BufferHistory history{"b", 31, {0}, {{1, {{0, 1}}}}, 0, 0, true};
+    std::vector<Window> windows;
+    append_windows(instances, history, {}, windows);
+    ASSERT_EQ(windows.size(), 1u);
+    ASSERT_EQ(windows[0].mechanisms.size(), 1u);
+    EXPECT_EQ(windows[0].mechanisms[0].kind, Kind::small);
+    history.pages = 32;
+    history.predictable = false;
+    append_windows(instances, history, {}, windows);
+    ASSERT_EQ(windows.size(), 2u);
+    ASSERT_EQ(windows[1].mechanisms.size(), 2u);
+    EXPECT_EQ(windows[1].mechanisms[1].kind, Kind::selective);
+    // Written before the forward, or never: nothing to preserve.
+    history.writes = {};
+    append_windows(instances, history, {}, windows);
+    EXPECT_EQ(windows.size(), 2u);
+}
+
+}  // namespace
+}  // namespace reprise::planner::test
