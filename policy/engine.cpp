@@ -91,6 +91,12 @@ void Engine::fork_child() {
     kernels::set_parallel(nullptr, 1);
     new (&replay_ended_) std::condition_variable();
     forget_other_threads();
+    // Its records are a run of their own, which names its contracts itself.
+    records_.new_run();
+    for (const auto &[name, segment] : segments_) {
+        segment->contract_digest = 0;
+        segment->contracts = 0;
+    }
 }
 
 }  // namespace reprise

@@ -88,6 +88,8 @@ void Engine::record_replay(const Instance &instance, const Execution &execution,
     line["reason"] = reason;
     line["bytes_changed"] = execution.bytes_changed;
     line["nanoseconds"] = execution.spent_ns;
+    line["bytes_held"] = pool_.live();
+    line["bytes_tracked"] = port_.ledger_live(LedgerKind::kTensors) + port_.ledger_live(LedgerKind::kHeapTensors);
     nlohmann::json mechanisms = nlohmann::json::object();
     for (const ScopeEntry &entry : instance.scope) {
         const char *kind = to_string(entry.buffer->mechanism->kind());

@@ -18,11 +18,15 @@
 namespace reprise {
 
 RecordFile::RecordFile(std::string path) : path_(std::move(path)), wanted_(!path_.empty()) {
+    new_run();
+    if (wanted_) open();
+}
+
+void RecordFile::new_run() {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
     run_ = format("%llx-%d", static_cast<unsigned long long>(now.tv_sec) * 1000 + static_cast<unsigned long long>(now.tv_nsec) / 1000000,
                   getpid());
-    if (wanted_) open();
 }
 
 bool RecordFile::open() {

@@ -18,6 +18,8 @@ class RecordFile {
     // Cheap when nothing is wanted; else serialises and writes at once.
     void write(const nlohmann::json &line);
     const std::string &run() const { return run_; }
+    // In a forked child: what it writes is a run of its own.
+    void new_run();
 
   private:
     bool open();
