@@ -57,30 +57,44 @@ void forward_signal(int signal) {
 
 // Runs it as a child: as a shell does, ^C is the job's to answer, and what asks us to end is passed on.
 int run_child(const std::string &path, const std::vector<std::string> &program, const Environment &environment) {
-    struct sigaction before_int {
-    }, before_quit{}, ignore{}, pass_on{};
-    ignore.sa_handler = SIG_IGN;
-    pass_on.sa_handler = forward_signal;
-    sigaction(SIGINT, &ignore, &before_int);
-    sigaction(SIGQUIT, &ignore, &before_quit);
+    constexpr int kSignals[] = {SIGINT, SIGQUIT, SIGCHLD, SIGTERM, SIGHUP};
+    constexpr size_t kCount = sizeof kSignals / sizeof kSignals[0];
+    struct sigaction before[kCount];
+    sigset_t passed_on, mask;
+    sigemptyset(&passed_on);
+    sigaddset(&passed_on, SIGTERM);
+    sigaddset(&passed_on, SIGHUP);
+    // Until the child is known there is nobody to pass them to: they wait.
+    sigprocmask(SIG_BLOCK, &passed_on, &mask);
+    for (size_t i = 0; i < kCount; ++i) {
+        struct sigaction action {};
+        action.sa_handler = i < 2    ? SIG_IGN
+                            : i == 2 ? SIG_DFL
+                                     : forward_signal;  // an ignored SIGCHLD would take the child's status with it
+        sigaction(kSignals[i], &action, &before[i]);
+    }
     fflush(nullptr);
     const pid_t child = fork();
     if (child == 0) {
-        sigaction(SIGINT, &before_int, nullptr);
-        sigaction(SIGQUIT, &before_quit, nullptr);
+        for (size_t i = 0; i < kCount; ++i) sigaction(kSignals[i], &before[i], nullptr);
+        sigprocmask(SIG_SETMASK, &mask, nullptr);
         _exit(become(kName, path, program, environment));
     }
+    g_child = child;
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
     if (child < 0) {
         complain(kName, std::string("no process can be started: ") + strerror(errno));
         return kOwnFailure;
     }
-    g_child = child;
-    sigaction(SIGTERM, &pass_on, nullptr);
-    sigaction(SIGHUP, &pass_on, nullptr);
     int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    pid_t ended = 0;
+    while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
     }
     g_child = 0;
+    if (ended != child) {
+        complain(kName, std::string("how the command ended cannot be known: ") + strerror(errno));
+        return kOwnFailure;
+    }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -109,36 +123,46 @@ Json findings_json(const Summary &summary, uint64_t forwards, uint64_t replays, 
         {"schema", "reprise.audit/1"}, {"forwards", forwards}, {"replays", replays}, {"command_status", status}, {"findings", findings}};
 }
 
-size_t print_findings(const Summary &summary) {
+struct Findings {
+    std::string text;
+    size_t count = 0;
+};
+
+Findings findings_text(const Summary &summary) {
+    Findings result;
     Table changed({{"segment"},
                    {"buffer"},
                    {"replays", Table::Align::kRight},
                    {"bytes changed", Table::Align::kRight},
                    {"least", Table::Align::kRight},
                    {"most", Table::Align::kRight}});
-    size_t count = 0;
     for (const auto &[name, segment] : summary.segments) {
         for (const auto &[buffer, finding] : segment.findings) {
             changed.add({printable(name), printable(buffer), human_count(finding.replays), human_bytes(static_cast<double>(finding.bytes)),
                          human_bytes(static_cast<double>(finding.least)), human_bytes(static_cast<double>(finding.most))});
-            ++count;
+            ++result.count;
         }
     }
-    if (count != 0) {
-        printf("Replayed on changed state: the gradients of these segments are not those of their forward.\n\n%s\nWhat to do: %s.\n",
-               changed.text("  ").c_str(), remedy_for("audit", "").c_str());
+    if (result.count != 0) {
+        result.text = "Replayed on changed state: the gradients of these segments are not those of their forward.\n\n" +
+                      changed.text("  ") + "\nWhat to do: " + remedy_for("audit", "") + ".\n";
     }
     for (const auto &[name, segment] : summary.segments) {
         for (const auto &[reason, times] : segment.reasons) {
-            printf("%sSegment '%s', %s: %s\nWhat to do: %s.\n", count == 0 ? "" : "\n", printable(name).c_str(),
-                   plural(times, "time").c_str(), printable(reason).c_str(), remedy_for("rejection", reason).c_str());
-            ++count;
+            result.text += std::string(result.count == 0 ? "" : "\n") + "Segment '" + printable(name) + "', " + plural(times, "time") +
+                           ": " + printable(reason) + "\nWhat to do: " + remedy_for("rejection", reason) + ".\n";
+            ++result.count;
         }
     }
-    return count;
+    return result;
 }
 
-int audit(const std::vector<std::string> &program, JobOptions &options, bool json) {
+struct Choice {
+    bool json = false;
+    std::string output;
+};
+
+int audit(const std::vector<std::string> &program, JobOptions &options, const Choice &choice) {
     Scratch scratch;
     if (scratch.path().empty()) {
         complain(kName, std::string("no folder for temporary files (") + strerror(errno) + "): set TMPDIR to one that can be written");
@@ -147,6 +171,12 @@ int audit(const std::vector<std::string> &program, JobOptions &options, bool jso
     if (options.records.empty()) options.records = scratch.path() + "/records";
     if (options.report.empty()) options.report = scratch.path() + "/report";
     options.policy = "audit";
+    for (const std::string &path : {options.records, options.report}) {
+        struct stat status {};
+        if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) continue;
+        complain(kName, "'" + printable(path) + "' is a pipe or a device, and the findings are read from it again: give a file");
+        return kOwnFailure;
+    }
     Environment environment;
     if (const std::string problem = job_environment(options, &environment); !problem.empty()) {
         complain(kName, problem);
@@ -178,17 +208,18 @@ int audit(const std::vector<std::string> &program, JobOptions &options, bool jso
     for (const auto &[name, segment] : summary.segments) recorded += segment.records;
     replays = std::max(replays, recorded);
 
-    size_t findings = 0;
-    if (json) {
-        const Json result = findings_json(summary, forwards, replays, status);
-        findings = result["findings"].size();
-        puts(result.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-    } else {
-        findings = print_findings(summary);
-        if (findings == 0 && replays != 0)
-            printf("No replay ran on changed state (%s of %s).\n", plural(replays, "replay").c_str(),
-                   plural(summary.segments.size(), "segment").c_str());
+    Findings findings = findings_text(summary);
+    if (choice.json) {
+        findings.text = findings_json(summary, forwards, replays, status).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    } else if (findings.count == 0 && replays != 0) {
+        findings.text =
+            "No replay ran on changed state (" + plural(replays, "replay") + " of " + plural(summary.segments.size(), "segment") + ").\n";
     }
+    FILE *const out = choice.output.empty() ? stdout : fopen(choice.output.c_str(), "we");
+    const bool written =
+        out != nullptr && fwrite(findings.text.data(), 1, findings.text.size(), out) == findings.text.size() && fflush(out) == 0;
+    if (!written) complain(kName, "the findings cannot be written: " + std::string(strerror(errno)));
+    if (out != nullptr && out != stdout) fclose(out);
     if (replays == 0 && forwards == 0) {
         complain(kName,
                  "nothing was audited: no segment ran in this command. Does it checkpoint, and did the preload load (reprise doctor)?");
@@ -199,7 +230,8 @@ int audit(const std::vector<std::string> &program, JobOptions &options, bool jso
         complain(kName, format("the command failed (status %d)", status));
         return status;
     }
-    return findings != 0 ? 1 : 0;
+    if (!written) return kOwnFailure;
+    return findings.count != 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -208,16 +240,18 @@ void add_audit(Invocation &invocation) {
     CLI::App *command = invocation.app->add_subcommand(
         "audit", "run a command and say which segments replay on changed state: reprise audit [options] -- COMMAND...");
     auto options = std::make_shared<JobOptions>();
-    auto json = std::make_shared<bool>(false);
+    auto choice = std::make_shared<Choice>();
     add_job_options(*command, *options, false);
-    command->add_flag("--json", *json, "findings as JSON");
+    command->add_flag("--json", choice->json, "findings as JSON");
+    command->add_option("-o,--output", choice->output, "write the findings to this file, not behind the command's own output")
+        ->type_name("FILE");
     command->prefix_command();
     command->footer(
         "Nothing of the job is changed. Exit status: the command's own when it failed; else 1 when there are findings, 0 when there are "
         "none;\n"
-        "127, 126 and 125 as for reprise run. The findings come on standard output, after the command's own.");
-    command->callback([&invocation, command, options, json] {
-        if (take_program(invocation, *command)) invocation.status = audit(invocation.program, *options, *json);
+        "127, 126 and 125 as for reprise run. The findings come on standard output, behind the command's own, unless -o names a file.");
+    command->callback([&invocation, command, options, choice] {
+        if (take_program(invocation, *command)) invocation.status = audit(invocation.program, *options, *choice);
     });
 }
 

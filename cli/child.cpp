@@ -33,6 +33,7 @@ ChildResult run_and_read(const std::vector<std::string> &program, const std::vec
         close(out[1]);
         return result;
     }
+    signal(SIGCHLD, SIG_DFL);  // ignored, as some launchers leave it, it would take the child's status with it
     const pid_t child = fork();
     if (child == 0) {
         setpgid(0, 0);  // so that what it starts ends with it

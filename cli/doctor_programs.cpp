@@ -21,13 +21,16 @@ std::string last_line(std::string text) {
     return printable(at == std::string::npos ? text : text.substr(at + 1));
 }
 
-// The last line of what it printed, as JSON: what comes before may be anybody's.
+// The last line of what it printed that is a JSON object: the other lines may be anybody's.
 Json answer(const ChildResult &child) {
-    std::string text = child.out;
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    const size_t at = text.rfind('\n');
-    Json json = Json::parse(at == std::string::npos ? text : text.substr(at + 1), nullptr, false);
-    return json.is_object() ? json : Json::object();
+    for (size_t end = child.out.size(); end > 0;) {
+        const size_t before = child.out.rfind('\n', end - 1);
+        const size_t begin = before == std::string::npos ? 0 : before + 1;
+        Json json = Json::parse(child.out.substr(begin, end - begin), nullptr, false);
+        if (json.is_object()) return json;
+        end = before == std::string::npos ? 0 : before;
+    }
+    return Json::object();
 }
 
 std::string why(const ChildResult &child) {
@@ -93,7 +96,8 @@ void examine_preload(Diagnosis &diagnosis, const std::string &library) {
     const std::string preload =
         library +
         (other != nullptr && *other != 0 && std::string(other).find("libreprise.so") == std::string::npos ? std::string(":") + other : "");
-    std::string scratch = "/tmp/reprise-doctor-XXXXXX";
+    const char *const folder = getenv("TMPDIR");
+    std::string scratch = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/reprise-doctor-XXXXXX";
     const int file = mkstemp(scratch.data());
     if (file >= 0) close(file);
     const ChildResult child = run_and_read({own_executable(), kProbeWord, "segment"},

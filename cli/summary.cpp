@@ -123,7 +123,6 @@ std::string outcomes_text(const std::map<std::string, uint64_t> &counts) {
 }
 
 std::string remedy_for(const std::string &outcome, const std::string &reason) {
-    const auto says = [&](const char *part) { return reason.find(part) != std::string::npos; };
     if (outcome == "audit") {
         return "run it under REPRISE_POLICY=selective (reprise run -- ...): these bytes are then restored for the replay and put back "
                "after it";
@@ -133,10 +132,10 @@ std::string remedy_for(const std::string &outcome, const std::string &reason) {
                "not do the "
                "same twice (make it deterministic)";
     }
-    if (says("convert")) return "run with REPRISE_REENTRANT=convert (reprise run --reentrant convert)";
-    if (says("freed") || says("realloc") || says("generation")) return "keep the buffer alive and in place until the backward has run";
-    if (says("headroom") || says("memory")) return "leave more memory, or preserve fewer buffers (REPRISE_EXCLUDE)";
-    return "docs/limits.md lists what cannot be protected and what to do; REPRISE_ON_REJECT=warn goes on with a gradient that may be wrong";
+    if (reason.find("REPRISE_REENTRANT=convert") != std::string::npos)
+        return "run with REPRISE_REENTRANT=convert (reprise run --reentrant convert)";
+    return "what the sentence says; docs/limits.md lists what cannot be protected, and REPRISE_ON_REJECT=warn goes on with a gradient that "
+           "may be wrong";
 }
 
 }  // namespace reprise::cli

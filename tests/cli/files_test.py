@@ -277,7 +277,7 @@ class Report(Case):
     def test_a_real_run(self):
         records, report = self.recorded()
         text, page = self.page(records, "--report", report)
-        for part in ("layer", "Where the bytes went", "Where the milliseconds went", "held at most", "None: every replay"):
+        for part in ("layer", "Where the bytes went", "Where the milliseconds went", "held at most", "None: every replay", "<polyline"):
             self.assertIn(part, text)
         self.assertGreaterEqual(page.tags["svg"], 2)
 

@@ -167,6 +167,98 @@ class Run(Case):
         self.assertEqual(done.returncode, 2)
 
 
+# Jobs in Python with nothing but the C API.
+PRELUDE = """
+import ctypes, os
+class Segment(ctypes.Structure):
+    _fields_ = [("instance", ctypes.c_uint64), ("execution", ctypes.c_uint64), ("action", ctypes.c_int), ("status", ctypes.c_int)]
+library = ctypes.CDLL("libreprise.so", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+begin, end = library.reprise_segment_begin, library.reprise_segment_end
+begin.argtypes, begin.restype, end.argtypes, end.restype = [ctypes.c_char_p, ctypes.c_uint64], Segment, [Segment], ctypes.c_int
+library.reprise_track.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_uint]
+library.reprise_untrack.argtypes = [ctypes.c_void_p]
+def state_of(name, size=1 << 20):
+    state = ctypes.create_string_buffer(size)
+    assert library.reprise_track(ctypes.addressof(state), size, name, 0) == 0
+    return state
+"""
+FORKS = """
+state = state_of(b"state")
+def work(name, steps):
+    for step in range(steps):
+        forward = begin(name, 0)
+        assert forward.status == 0 and end(forward) == 0
+        state[5000] = bytes([step + 1])
+        replay = begin(name, forward.instance)
+        assert replay.status == 0 and state[5000] != bytes([step + 1]) and end(replay) == 0
+        assert state[5000] == bytes([step + 1])
+        assert library.reprise_step() == 0
+work(b"both", 3)
+child = os.fork()
+work(b"both" if child else b"child", 4)
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+TROUBLE = """
+kept, gone = state_of(b"kept"), state_of(b"gone")
+forward = begin(b"rejected", 0)
+assert end(forward) == 0
+gone[7] = b"x"
+assert library.reprise_untrack(ctypes.addressof(gone)) == 0
+replay = begin(b"rejected", forward.instance)
+print("rejected", replay.status)
+if replay.status == 0:
+    end(replay)
+forward = begin(b"diverges", 0)
+assert end(forward) == 0
+replay = begin(b"diverges", forward.instance)
+assert replay.status == 0
+kept[100000] = b"y"
+print("diverges", end(replay), kept[100000])
+"""
+
+
+class Trouble(Case):
+    def run_trouble(self, *options):
+        return self.reprise("run", "--records", "r", "--report", "s", *options, "--", sys.executable, "-c", PRELUDE + TROUBLE).stdout
+
+    def test_rejections_and_strays_are_recorded_shown_and_verified(self):
+        # Memory that is compared, not watched: a stray write is put back and said, no more.
+        self.assertEqual(self.run_trouble(), "rejected 5\ndiverges 0 b'\\x00'\n")
+        outcomes = {line["segment"]: line["outcome"] for line in self.lines() if "outcome" in line}
+        self.assertEqual(outcomes, {"rejected": "rejection", "diverges": "match"})
+        self.assertIn("fine", self.reprise("verify", "r", "--report", "s").stdout)
+        shown = self.reprise("inspect", "r").stdout
+        for part in ("1 rejection", "1 match", "Written by replays where the forward had not", "kept", "gone"):
+            self.assertIn(part, shown)
+        self.reprise("report", "r", "--report", "s", "-o", "o.html")
+        with open(self.path("o.html")) as file:
+            page = file.read()
+        self.assertIn("gone", page)
+        self.assertNotIn("None: every replay", page)
+
+    def test_where_they_are_only_warned_about(self):
+        self.assertIn("rejected 0\n", self.run_trouble("--on-reject", "warn"))
+        self.assertIn("unprotected", self.reprise("inspect", "r").stdout)
+        self.assertIn("fine", self.reprise("verify", "r", "--report", "s").stdout)
+
+    def test_audit_finds_what_would_be_refused(self):
+        done = self.reprise("audit", "--", sys.executable, "-c", PRELUDE + TROUBLE, status=1)
+        self.assertIn("gone", done.stdout)
+
+
+class Forks(Case):
+    def test_each_process_of_a_job_records_under_a_name_of_its_own(self):
+        self.reprise("run", "--records", "r", "--", sys.executable, "-c", PRELUDE + FORKS)
+        runs = {}
+        for line in self.lines():
+            runs.setdefault(line["run"], []).append(line["schema"])
+        self.assertEqual(sorted(schemas.count("reprise.record/1") for schemas in runs.values()), [4, 7])
+        self.assertTrue(all("reprise.contract/1" in schemas for schemas in runs.values()))
+        self.assertIn("2 runs", self.reprise("verify", "r").stdout)
+
+
 class Audit(Case):
     def test_findings_name_segment_and_buffer_and_the_status_is_1(self):
         done = self.reprise("audit", "--", JOB, "3", status=1)
@@ -178,6 +270,23 @@ class Audit(Case):
         self.assertEqual([f["replays"] for f in found["findings"]], [12, 12])
         self.assertEqual(found["replays"], 12)
         self.assertEqual({f["kind"] for f in found["findings"]}, {"changed"})
+
+    def test_findings_can_go_to_a_file(self):
+        done = self.reprise("audit", "--json", "-o", "found.json", "--", JOB, "3", status=1)
+        self.assertTrue(done.stdout.startswith("gradients ") and done.stdout.count("\n") == 1, done.stdout)
+        with open(self.path("found.json")) as file:
+            self.assertEqual(len(json.load(file)["findings"]), 2)
+        self.assertIn("cannot be written", self.reprise("audit", "-o", "/no/such/folder/f", "--", JOB, "1", status=125).stderr)
+
+    def test_what_cannot_be_read_again_is_refused(self):
+        os.mkfifo(self.path("pipe"))
+        for name in (self.path("pipe"), "/dev/null"):
+            self.assertIn("pipe or a device", self.reprise("audit", "--records", name, "--", JOB, "1", status=125).stderr)
+
+    def test_a_status_is_known_where_children_are_not_waited_for(self):
+        ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # noqa: E731
+        self.reprise("audit", "--", "sh", "-c", "exit 7", status=7, preexec_fn=ignore)
+        self.reprise("audit", "--", JOB, "2", status=1, preexec_fn=ignore)
 
     def test_a_command_without_segments_has_no_findings_and_is_told(self):
         done = self.reprise("audit", "--", "true")
@@ -192,6 +301,10 @@ class Audit(Case):
         self.reprise("audit", status=125)
         self.reprise("audit", "--nonsense", "--", "true", status=125)
         self.reprise("audit", "--", JOB, "1", env={"TMPDIR": "/no/such/folder"}, status=125)
+
+    def test_a_report_of_an_earlier_run_is_not_taken_for_this_ones(self):
+        self.recorded()
+        self.assertIn("nothing was audited", self.reprise("audit", "--report", "s", "--", "true").stderr)
 
     def test_only_this_run_counts_in_a_record_file_that_is_kept(self):
         self.reprise("audit", "--records", "r", "--", JOB, "3", status=1)

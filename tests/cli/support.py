@@ -31,7 +31,7 @@ class Case(unittest.TestCase):
     def reprise(self, *words, status=0, env=None, **more):
         """Runs it, checks the exit status, and returns what it printed: .stdout, .stderr."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("REPRISE_") and k != "LD_PRELOAD"}
-        done = subprocess.run([COMMAND, *words], env={**clean, **(env or {})}, capture_output=True, text=True, errors="replace", timeout=200, cwd=self.folder, **more)
+        done = subprocess.run([COMMAND, *words], env={**clean, **(env or {})}, capture_output=True, text=True, errors="replace", timeout=60, cwd=self.folder, **more)
         self.assertEqual(done.returncode, status, "%s\n%s\n%s" % (words, done.stdout, done.stderr))
         return done
 
