@@ -238,8 +238,20 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
             if (!beaten) labels[kept++] = a;
         }
         labels.resize(kept);
-        p_.work_.used += compared * 2;
+        p_.work_.used += compared * 4;
     }
+}
+
+void LabelRun::sort_by_memory(std::vector<int> &labels) {
+    std::vector<std::pair<int64_t, int>> keys;
+    for (int a : labels) {
+        int64_t sum = 0;
+        for (int c : kept_classes_) sum += raw_.memory[static_cast<size_t>(a) * static_cast<size_t>(raw_.classes) + static_cast<size_t>(c)];
+        keys.emplace_back(sum, a);
+    }
+    std::sort(keys.begin(), keys.end());
+    for (size_t z = 0; z < keys.size(); z++) labels[z] = keys[z].second;
+    p_.work_.used += labels.size() * 16;
 }
 
 // The runs [first, last) have the same bits: one state, sorted by time, without what is dominated.
@@ -251,6 +263,11 @@ void LabelRun::merge_state(const std::vector<Run> &runs, size_t first, size_t la
     for (size_t r = first; r < last; r++) {
         for (int a = runs[r].begin; a < runs[r].end; a++) labels.push_back(a);
         ends.push_back(labels.size());
+    }
+    if (p_.incumbent_.feasibility()) {
+        // All times are zero: what dominates must come first in another order.
+        sort_by_memory(labels);
+        ends.assign(1, labels.size());
     }
     std::vector<size_t> starts{0};
     starts.insert(starts.end(), ends.begin(), ends.end());

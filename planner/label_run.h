@@ -62,6 +62,7 @@ class LabelRun {
     void close_classes(int step);
     void merge();
     void merge_state(const std::vector<Run> &runs, size_t first, size_t last);
+    void sort_by_memory(std::vector<int> &labels);
     void drop_dominated(std::vector<int> &labels);
     void across_states();
     void list_alive();

@@ -87,7 +87,7 @@ void solve_parts(const Problem &problem, const std::vector<Core> &cores, const O
     answer.proof = bound >= time ? Proof::exact : complete ? Proof::eps : Proof::none;
     if (answer.proof == Proof::exact && options.least_peak_percent > 0)
         answer.least_peak =
-            lower_peak(problem, cores, choices, times, multipliers, answer.work * options.least_peak_percent / 100 + 1'000'000, answer);
+            lower_peak(problem, cores, choices, times, multipliers, answer.work * options.least_peak_percent / 100 + 5'000'000, answer);
     report(problem, assemble(problem, cores, choices), answer);
     if (options.explain) answer.binding = explain(problem, weights);
 }
