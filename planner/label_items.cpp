@@ -180,9 +180,10 @@ bool LabelProgram::build_window(int w) {
 void LabelProgram::add_shares(const Relaxed &relaxed) {
     for (const Share &share : relaxed.shares) {
         int item = item_of_[share.instance], g = group_of_pot_[share.pot];
-        if (item < 0 || g < 0) continue;
+        if (g < 0) continue;
+        // What a fixed replay pays, the item that stands for it pays.
         for (auto &[reader, amount] : groups_[g].readers)
-            if (reader == item) amount += share.amount;
+            if (reader == item || (item < 0 && items_[reader].instance < 0)) amount += share.amount;
     }
 }
 
