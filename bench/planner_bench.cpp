@@ -3,8 +3,6 @@
 //   bench_planner [--families A,B] [--seeds 1-12] [--instances 200] [--buffers 20] [--tightness 0.15,0.4,0.7] [--ppm N] [--work N]
 //   [--smallest]
 //                 [--quiet]
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,19 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "bench/native/clock.h"
 #include "bench/planner_families.h"
 #include "planner/planner.h"
 
+using bench::cpu_seconds;
 using namespace reprise;
 using namespace reprise::planner;
 
 namespace {
-
-double cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 struct Settings {
     std::vector<int> families;

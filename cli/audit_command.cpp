@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/job.h"
+#include "cli/place.h"
 #include "cli/program.h"
 #include "cli/summary.h"
 #include "cli/text.h"
@@ -24,8 +25,7 @@ constexpr const char *kName = "audit";
 class Scratch {
   public:
     Scratch() {
-        const char *folder = getenv("TMPDIR");
-        path_ = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/reprise-audit-XXXXXX";
+        path_ = temporary_pattern("audit");
         if (mkdtemp(path_.data()) == nullptr) path_.clear();
     }
     ~Scratch() {

@@ -4,6 +4,7 @@
 
 #include "cli/child.h"
 #include "cli/doctor.h"
+#include "cli/job.h"
 #include "cli/place.h"
 #include "cli/probe_child.h"
 #include "cli/program.h"
@@ -92,12 +93,8 @@ void examine_preload(Diagnosis &diagnosis, const std::string &library) {
         diagnosis.add("engine", Health::kBroken, "libreprise_engine.so is neither beside " + library + " nor in reprise/ below it",
                       "install Reprise as a whole (cmake --install)");
     }
-    const char *const other = getenv("LD_PRELOAD");
-    const std::string preload =
-        library +
-        (other != nullptr && *other != 0 && std::string(other).find("libreprise.so") == std::string::npos ? std::string(":") + other : "");
-    const char *const folder = getenv("TMPDIR");
-    std::string scratch = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/reprise-doctor-XXXXXX";
+    const std::string preload = preload_list(library);
+    std::string scratch = temporary_pattern("doctor");
     const int file = mkstemp(scratch.data());
     if (file >= 0) close(file);
     const ChildResult child = run_and_read({own_executable(), kProbeWord, "segment"},

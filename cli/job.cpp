@@ -37,20 +37,6 @@ std::string check_threads(const std::string &text) {
     return digits && atoi(text.c_str()) > 0 ? "" : "'" + printable(text) + "' is not a number of threads (1 or more)";
 }
 
-// Our preload first: the allocator that comes first serves the job. What was there stays behind it; another copy of ours goes.
-std::string preload_list(const std::string &library) {
-    std::string list = library;
-    const char *before = getenv("LD_PRELOAD");
-    std::string old = before != nullptr ? before : "";
-    for (char &c : old) c = c == ':' ? ' ' : c;
-    std::stringstream words(old);
-    for (std::string entry; words >> entry;) {
-        const size_t slash = entry.rfind('/');
-        if (entry.substr(slash == std::string::npos ? 0 : slash + 1) != "libreprise.so") list += ":" + entry;
-    }
-    return list;
-}
-
 // Opening it for appending says more than access(): read-only file systems, quotas, folders. A file that is only made for the test goes
 // again.
 std::string check_writable(const char *option, const std::string &path) {
@@ -75,6 +61,19 @@ bool is_text(const std::string &path) {
 }
 
 }  // namespace
+
+std::string preload_list(const std::string &library) {
+    std::string list = library;
+    const char *before = getenv("LD_PRELOAD");
+    std::string old = before != nullptr ? before : "";
+    for (char &c : old) c = c == ':' ? ' ' : c;
+    std::stringstream words(old);
+    for (std::string entry; words >> entry;) {
+        const size_t slash = entry.rfind('/');
+        if (entry.substr(slash == std::string::npos ? 0 : slash + 1) != "libreprise.so") list += ":" + entry;
+    }
+    return list;
+}
 
 void add_job_options(CLI::App &command, JobOptions &options, bool choose_policy) {
     if (choose_policy) {

@@ -26,6 +26,10 @@ void add_job_options(CLI::App &command, JobOptions &options, bool choose_policy)
 
 using Environment = std::vector<std::pair<std::string, std::string>>;  // in the order in which they are set
 
+// LD_PRELOAD for a child. Our preload first: the allocator that comes first serves the job. What was there stays behind it; another copy of
+// ours goes.
+std::string preload_list(const std::string &library);
+
 // What to set for the job: "" when fine, else why not. Checks that the files can be written before the job runs for a day.
 std::string job_environment(JobOptions &options, Environment *out);
 

@@ -91,4 +91,9 @@ std::string find_beside(const std::string &library, const std::string &name) {
     return "";
 }
 
+std::string temporary_pattern(const char *what) {
+    const char *folder = getenv("TMPDIR");
+    return std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/reprise-" + what + "-XXXXXX";
+}
+
 }  // namespace reprise::cli

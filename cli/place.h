@@ -19,6 +19,9 @@ Place find_library(const std::string &given);
 // A file that belongs to the library at `library`: beside it, or in reprise/ below it. "" when it is in neither.
 std::string find_beside(const std::string &library, const std::string &name);
 
+// A name in the folder for temporary files, for mkstemp and mkdtemp: "$TMPDIR/reprise-WHAT-XXXXXX".
+std::string temporary_pattern(const char *what);
+
 // The command's own file, with links resolved.
 std::string own_executable();
 std::string folder_of(const std::string &path);

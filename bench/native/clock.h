@@ -17,6 +17,13 @@ inline uint64_t now_ns() {
     return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// Of this thread: what a busy machine does not lengthen.
+inline double cpu_seconds() {
+    timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 // Memory that no allocator sees, populated; on huge pages if asked.
 inline char *map_memory(size_t size, bool huge) {
     constexpr size_t block = size_t{2} << 20;

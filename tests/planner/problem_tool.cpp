@@ -1,27 +1,17 @@
 // Writes a problem of the published families, and the planner's answer to it, as JSON: for the oracle in Python (test_highs.py).
 //
 //   planner_problem FAMILY SEED INSTANCES BUFFERS TIGHTNESS [WORK]
-#include <time.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/native/clock.h"
 #include "bench/planner_families.h"
 #include "planner/problem_json.h"
 
+using bench::cpu_seconds;
 using namespace reprise;
 using namespace reprise::planner;
-
-namespace {
-
-double cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-}  // namespace
 
 int main(int count, char **arguments) {
     int family = 0;

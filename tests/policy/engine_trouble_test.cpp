@@ -202,23 +202,35 @@ TEST(Records, OneLinePerReplayAndAContract) {
     unlink(path.c_str());
 }
 
+// A job whose every replay on changed state is one record.
+class RecordedJob {
+  public:
+    explicit RecordedJob(const std::string &path) : driver_(recording(path)), block_(1000) {}
+    void once() {
+        reprise_segment f = driver_.forward("s", {block_.range()});
+        driver_.end(f);
+        block_.data()[0] += 1;
+        EXPECT_EQ(driver_.end(driver_.replay("s", f.instance)), REPRISE_OK);
+    }
+
+  private:
+    static Config recording(const std::string &path) {
+        Config config = quiet();
+        config.records = path;
+        return config;
+    }
+    Driver driver_;
+    Block block_;
+};
+
 // Two processes share a file, and one is killed in the middle of a line.
 TEST(Records, ALineAfterSomebodyElsesTornOneBeginsALineOfItsOwn) {
     const std::string path = testing::TempDir() + "/records-shared." + std::to_string(getpid());
-    Config config = quiet();
-    config.records = path;
-    Driver driver(config);
-    Block block(1000);
-    auto once = [&] {
-        reprise_segment f = driver.forward("s", {block.range()});
-        driver.end(f);
-        block.data()[0] += 1;
-        EXPECT_EQ(driver.end(driver.replay("s", f.instance)), REPRISE_OK);
-    };
-    once();
+    RecordedJob job(path);
+    job.once();
     std::ofstream(path, std::ios::app) << "{\"whole\": 1}\n{\"schema\": \"reprise.rec";
-    once();
-    once();
+    job.once();
+    job.once();
     size_t torn = 0, records = 0;
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
@@ -233,22 +245,15 @@ TEST(Records, ALineAfterSomebodyElsesTornOneBeginsALineOfItsOwn) {
 
 TEST(Records, SurviveAClosedDescriptorAndAFullDisk) {
     const std::string path = testing::TempDir() + "/records-closed." + std::to_string(getpid());
-    Config config = quiet();
-    config.records = path;
-    Driver driver(config);
-    Block block(1000);
-    auto once = [&] {
-        reprise_segment f = driver.forward("s", {block.range()});
-        driver.end(f);
-        block.data()[0] += 1;
-        EXPECT_EQ(driver.end(driver.replay("s", f.instance)), REPRISE_OK);
-    };
-    once();
+    RecordedJob job(path);
+    job.once();
     for (int fd = 3; fd < 1024; ++fd) close(fd);
-    once();
+    job.once();
     EXPECT_EQ(lines_of(path).size(), 3u);
     unlink(path.c_str());
 
+    Config config = quiet();
+    Block block(1000);
     for (const char *bad : {"/dev/full", "/nonexistent/folder/records"}) {
         config.records = bad;
         Driver other(config);

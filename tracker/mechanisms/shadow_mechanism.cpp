@@ -237,8 +237,7 @@ void ShadowMechanism::leave_idle_dense(PageRuns &out) {
     for (size_t block = 0; block < blocks_.size(); ++block) {
         if (blocks_[block].mode != Mode::kDense) continue;
         const PageRun pages = block_pages(block);
-        const AddressRange bytes = bytes_of(pages);
-        if (!kernels::equal(reinterpret_cast<const void *>(bytes.begin), shadow_at(bytes.begin), bytes.size())) continue;
+        if (!block_equals(pages, {})) continue;
         set_mode(block, guard_ != nullptr ? Mode::kGuarded : Mode::kCompared);
         // A write between the comparison and the arming was not seen by either. Compared blocks are looked at by this capture anyway.
         if (blocks_[block].mode == Mode::kGuarded) compare_pages(pages, out);
