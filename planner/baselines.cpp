@@ -95,6 +95,7 @@ Answer solve_rule(const Problem &problem, Policy policy, const Options &options)
             plan = uniform(problem, true, Kind::selective);
             break;
         case Policy::fixed:
+            // Where no window offers regions (a job does not predict any yet), each one's first mechanism: this is whole then.
             plan = uniform(problem, true, Kind::regions);
             break;
         case Policy::greedy:

@@ -7,7 +7,11 @@ namespace reprise::planner {
 
 namespace {
 
-int64_t nanoseconds(int64_t pages, int64_t ps_per_page) { return (pages * ps_per_page + 999) / 1000; }
+// What cannot be a time is made one that validate() refuses.
+int64_t nanoseconds(int64_t pages, int64_t ps_per_page) {
+    if (ps_per_page > 0 && pages > (INT64_MAX - 999) / ps_per_page) return INT64_MAX / 4;
+    return (pages * ps_per_page + 999) / 1000;
+}
 
 // Pages whose write number `write` was preceded by `previous` (-1: by none that was seen).
 struct Group {
@@ -48,6 +52,8 @@ class Tables {
         std::sort(readers.begin(), readers.end(), [&](int32_t a, int32_t b) { return forward(a) < forward(b); });
         readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
         int number = 0;
+        const size_t first_window = out.size();
+        std::vector<int32_t> ends;  // of the windows
         for (size_t first = 0; first < readers.size();) {
             size_t last = first + 1;
             int32_t end = instances_[readers[first]].replay_end;
@@ -57,11 +63,18 @@ class Tables {
             window.readers.assign(readers.begin() + static_cast<long>(first), readers.begin() + static_cast<long>(last));
             bool small = history_.pages < costs_.small_pages;
             window.mechanisms.push_back(copies(window.readers, small));
-            if (!small) {
+            if (!small && history_.selective) {
                 window.mechanisms.push_back(shadow(window.readers));
                 if (history_.predictable) window.mechanisms.push_back(predicted(window.readers));
             }
+            ends.push_back(end);
             first = last;
+        }
+        if (history_.pages < costs_.small_pages || !history_.selective) return;
+        for (size_t w = 0; w < ends.size(); w++) {
+            Element &shadow = out[first_window + w].mechanisms[1].elements[0];
+            shadow.capture_ns += nanoseconds(followed(w == 0 ? INT32_MIN : ends[w - 1], ends[w]), costs_.copy_ps);
+            if (w == 0) shadow.capture_ns += nanoseconds(followed(ends.back(), INT32_MAX), costs_.copy_ps);
         }
     }
 
@@ -101,6 +114,16 @@ class Tables {
         int64_t pages = 0;
         for (const Group &group : groups_)
             if (needs(i, group)) pages += group.pages;
+        return pages;
+    }
+
+    // Pages that a shadow copies for the writes in slots [begin, end).
+    int64_t followed(int32_t begin, int32_t end) const {
+        int64_t pages = 0;
+        for (const Group &group : groups_) {
+            int32_t slot = slots_[static_cast<size_t>(group.write)];
+            if (begin <= slot && slot < end) pages += group.pages;
+        }
         return pages;
     }
 
@@ -149,7 +172,7 @@ class Tables {
         out.kind = Kind::selective;
         Element &shadow = out.elements.emplace_back();
         shadow.pages = history_.pages;
-        shadow.capture_ns = nanoseconds(history_.pages, costs_.copy_ps + costs_.arm_ps);
+        shadow.capture_ns = nanoseconds(history_.pages, costs_.arm_ps);  // windows() adds what the shadow follows
         for (int32_t i : readers) shadow.uses.push_back({i, instances_[i].forward_begin, instances_[i].replay_end});
         add_groups(out, readers, false);
         return out;

@@ -32,6 +32,7 @@ struct BufferHistory {
     // How good a prediction of the written pages is: pages predicted beyond those written, and written ones missed, in millionths.
     int64_t over_predicted_ppm = 100'000, missed_ppm = 0;
     bool predictable = true;  // false: no prediction is offered
+    bool selective = true;    // false: what was written cannot be told, so that the buffer is only ever copied
 };
 
 // Calibrated on this machine, refined in the job. Picoseconds per page, because arming costs less than a nanosecond.
@@ -47,6 +48,14 @@ struct MechanismCosts {
     int64_t small_pages = 32;               // below that a buffer is always copied
 };
 
+// A shadow is filled once in a job and then follows the buffer: it costs no fill per cycle, but looking for what was written and a copy of
+// every written page. Of a buffer with several windows each pays for what was written since the window before it (the first one also for
+// what came after the last), so that all of them together pay once. The shadow's memory outside its window is not in the table: a table
+// holds what depends on decisions within it. Whoever plans a cycle adds it (plan_job).
+//
+// A before-image exists from the cut after its write on; a whole copy serves every reader of its version, so that readers between which
+// nothing was written share one.
+//
 // Appends the buffer's windows: one for every connected stretch of time in which a user that sees it change is outstanding. Users that see
 // no change do not read it in the planner's sense; a buffer that never changes between a forward and its replay has no window.
 void append_windows(const std::vector<Instance> &instances, const BufferHistory &history, const MechanismCosts &costs,
