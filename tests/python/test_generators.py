@@ -167,3 +167,26 @@ def test_torch_generators_are_read_where_they_lie(which, before):
         assert state.equal(then, state.get()) and torch.equal(generator.get_state(), theirs)
         assert torch.equal(draw(generator), first)
         state.set(then)
+
+
+@pytest.mark.parametrize("more", [16, 128, 1024])
+def test_a_larger_chunk_of_the_allocator_is_no_other_layout(monkeypatch, more):
+    """An allocator may hand out more than was asked for, and not always as much: what lies after the last member is nobody's."""
+    generators._layout(torch.Generator, generators._probe_torch)
+    real = generators._torch_object
+    generator = torch.Generator().manual_seed(3)
+    monkeypatch.setattr(generators, "_torch_object", lambda g: (real(g)[0], real(g)[1] + more))
+    assert isinstance(generators._torch_state(generator, "g"), generators.TorchMemory)
+    monkeypatch.setattr(generators, "_torch_object", lambda g: (real(g)[0], 2**20))
+    assert isinstance(generators._torch_state(generator, "g"), generators.TorchState), "no object of that size is a generator"
+
+
+def test_an_object_that_ends_before_its_last_member_is_not_read(monkeypatch):
+    offset, size, *_ = generators._layout(torch.Generator, generators._probe_torch)
+    generator = torch.Generator().manual_seed(3)
+    address, usable = generators._torch_object(generator)
+    assert usable >= offset + size
+    for enough in (True, False):
+        monkeypatch.setattr(generators, "_torch_object", lambda g: (address, offset + size - (not enough)))
+        expected = generators.TorchMemory if enough else generators.TorchState
+        assert isinstance(generators._torch_state(generator, "g"), expected)

@@ -15,6 +15,7 @@ import torch
 from reprise.engine import extension
 from reprise.status import ITEM_GENERATOR
 
+_LARGEST_TORCH_OBJECT = 8192  # words of the Mersenne twister (2.5 KiB), some members, and what an allocator rounds up to
 _PROBED = {}  # type -> (offset, size) in the object, or None
 
 
@@ -165,14 +166,14 @@ def _torch_words(generator):
 
 def _probe_torch():
     """The member variables of torch's generator for the CPU: seed (64 bits), left (32), seeded (8), next (32), words, cached normals; to the
-    object's end. -> (offset, size, where the words end, cached normals: (where one lies, where it ends, the byte that says whether it is there))"""
+    last one's end. -> (offset, size, where the words end, cached normals: (where one lies, where it ends, the byte that says whether it is there))"""
     if extension is None or object.__basicsize__ != 16 or not hasattr(torch.Tensor, "numpy"):
         return None
     target = torch.Generator().manual_seed(7)
     torch.rand(3, generator=target)
     address, usable = _torch_object(target)
     words = _torch_words(target)
-    at = _peek(address, usable).find(words) if len(words) < usable < 4096 else -1
+    at = _peek(address, usable).find(words) if len(words) < usable < _LARGEST_TORCH_OBJECT else -1
     offset, size = at - 20, usable - at + 20
     if at < 24 or int.from_bytes(_peek(address + offset, 8), "little") != 7:
         return None
@@ -207,6 +208,7 @@ def _probe_torch():
         before = flag
     if len(normals) != 2:
         return None
+    size = normals[-1][2] + 1  # what follows belongs to the chunk, whose size is the allocator's choice
     for _ in range(3):
         state, image = target.get_state(), _peek(address, size)
         first = draw()
@@ -249,7 +251,9 @@ def _torch_state(generator, name):
         if layout is not None:
             address, usable = _torch_object(generator)
             address += layout[0]
-            same = usable == layout[0] + layout[1] and int.from_bytes(_peek(address, 8), "little") == generator.initial_seed()
+            # The usable size only says that the members lie inside: the allocator decides from call to call how much more it hands out.
+            large_enough = layout[0] + layout[1] <= usable < _LARGEST_TORCH_OBJECT
+            same = large_enough and int.from_bytes(_peek(address, 8), "little") == generator.initial_seed()
             if same and _peek(address + 20, layout[2] - 20) == _torch_words(generator):
                 return TorchMemory(generator, name, address, layout)
     return TorchState(generator, name)
