@@ -1,6 +1,6 @@
 #include "planner/problem_json.h"
 
-#include <nlohmann/json.hpp>
+#include "planner/json_reading.h"
 
 namespace reprise::planner {
 
@@ -9,16 +9,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char *kSchema = "reprise.problem/1";
-constexpr const char *kKinds[] = {"small", "whole", "selective", "regions"};
-constexpr const char *kFreedoms[] = {"open", "retain", "replay"};
-
-template <size_t N>
-int index_of(const char *const (&names)[N], const std::string &name, const char *what) {
-    for (size_t k = 0; k < N; k++)
-        if (name == names[k]) return static_cast<int>(k);
-    throw std::runtime_error(std::string("unknown ") + what + " '" + name + "'");
-}
-
 json mechanism_json(const Mechanism &mechanism) {
     json elements = json::array(), costs = json::array();
     for (const Element &element : mechanism.elements) {
@@ -28,7 +18,7 @@ json mechanism_json(const Mechanism &mechanism) {
     }
     for (const ReaderCost &cost : mechanism.readers) costs.push_back({cost.ns, cost.pages});
     return {{"name", mechanism.name},
-            {"kind", kKinds[static_cast<int>(mechanism.kind)]},
+            {"kind", kKindNames[static_cast<int>(mechanism.kind)]},
             {"elements", std::move(elements)},
             {"costs", std::move(costs)}};
 }
@@ -36,7 +26,7 @@ json mechanism_json(const Mechanism &mechanism) {
 Mechanism read_mechanism(const json &from) {
     Mechanism out;
     out.name = from.at("name").get<std::string>();
-    out.kind = static_cast<Kind>(index_of(kKinds, from.at("kind").get<std::string>(), "kind of mechanism"));
+    out.kind = static_cast<Kind>(index_of(kKindNames, from.at("kind").get<std::string>(), "kind of mechanism"));
     for (const json &it : from.at("elements")) {
         Element &element = out.elements.emplace_back();
         element.pages = it.at("pages").get<int64_t>();
@@ -66,7 +56,7 @@ Problem read(const json &from) {
         instance.keep_pages = it.at("keep").get<int64_t>();
         instance.replay_ns = it.at("replay_ns").get<int64_t>();
         instance.transient_pages = it.at("transient").get<int64_t>();
-        instance.freedom = static_cast<Freedom>(index_of(kFreedoms, it.value("freedom", "open"), "freedom"));
+        instance.freedom = static_cast<Freedom>(index_of(kFreedomNames, it.value("freedom", "open"), "freedom"));
     }
     for (const json &it : from.at("windows")) {
         Window &window = out.windows.emplace_back();
@@ -103,7 +93,7 @@ std::string write_problem(const Problem &problem) {
                                     {"keep", it.keep_pages},
                                     {"replay_ns", it.replay_ns},
                                     {"transient", it.transient_pages},
-                                    {"freedom", kFreedoms[static_cast<int>(it.freedom)]}});
+                                    {"freedom", kFreedomNames[static_cast<int>(it.freedom)]}});
     out["windows"] = json::array();
     for (const Window &window : problem.windows) {
         json mechanisms = json::array();
