@@ -39,6 +39,7 @@ Problem with_shadows(const JobModel &model, const std::vector<uint8_t> &kept) {
         const bool keeps = kept[static_cast<size_t>(model.buffer_of[w])] != 0;
         // Selective mechanisms stand last: the numbers of the others stay what they are.
         while (!keeps && mechanisms.size() > 1 && mechanisms.back().kind == Kind::selective) mechanisms.pop_back();
+        if (!keeps) continue;  // what is held for unchanged buffers, and counts where it is
         for (Mechanism &mechanism : mechanisms)
             if (mechanism.kind == Kind::selective) mechanism.elements[0].pages = 0;
     }
@@ -63,7 +64,9 @@ class JobPlanner {
         out.budget_bytes = bytes_of(model_.problem.budget_pages);
         Result<Answer> retained = solve(model_.problem, Policy::retain, options_);
         if (!retained.ok()) return retained.status();
-        out.retained_bytes = bytes_of(retained.value().peak_pages);
+        Result<Evaluation> everything = evaluate_job(model_, retained.value().plan);
+        if (!everything.ok()) return everything.status();
+        out.retained_bytes = bytes_of(everything.value().peak_pages);
         Result<Answer> answer = solve(model_.problem, policy_, options_);
         if (!answer.ok()) return answer.status();
         work_ += answer.value().work;
@@ -224,6 +227,7 @@ class JobPlanner {
         }
         auto forward = [&](int32_t i) { return profile_.instances[static_cast<size_t>(i)].forward_begin; };
         for (size_t w = 0; w < model_.problem.windows.size(); w++) {
+            if (model_.unchanged[w]) continue;
             const Window &window = model_.problem.windows[w];
             const Mechanism &mechanism = window.mechanisms[static_cast<size_t>(plan.mechanism[w])];
             const ProfileBuffer &buffer = profile_.buffers[static_cast<size_t>(model_.buffer_of[w])];

@@ -12,7 +12,8 @@ namespace reprise::planner {
 // The planner's problem of a profile, and where its parts come from.
 struct JobModel {
     Problem problem;                   // shadows live only in their windows
-    std::vector<int32_t> buffer_of;    // per window
+    std::vector<int32_t> buffer_of;    // per window; of a window for unchanged buffers the first of them
+    std::vector<uint8_t> unchanged;    // per window: it stands for buffers that nobody finds changed
     std::vector<int64_t> kept_shadow;  // per buffer: pages of its shadow, 0 where it can have none
 };
 JobModel model_of(const Profile &profile, int64_t budget_bytes);

@@ -35,13 +35,13 @@ std::string sum_text(const Profile &profile, const JobModel &model, const Conten
     if (in.kept + in.running > 0)
         out += " + " + size_text(bytes_of(in.kept + in.running)) + " of activations (" + named(in.instances, instance) + ")";
     if (in.preserved > 0) out += " + " + size_text(bytes_of(in.preserved)) + " preserved (" + named(in.buffers, buffer) + ")";
-    return out + " = " + size_text(bytes_of(in.base + in.kept + in.running + in.preserved)) + " of " +
-           size_text(bytes_of(model.problem.budget_pages));
+    out += " = " + size_text(bytes_of(in.base + in.kept + in.running + in.preserved));
+    return model.problem.budget_pages == 0 ? out : out + " of " + size_text(bytes_of(model.problem.budget_pages));
 }
 
 // What would make a plan possible, or a smaller budget.
 std::string remedy(const Profile &profile, const Contents &in, int64_t budget_pages) {
-    if (in.base > budget_pages)
+    if (in.base > budget_pages && budget_pages > 0)
         return "the job's own memory alone exceeds the budget there: a smaller batch, or a budget of more than " +
                size_text(bytes_of(in.base));
     auto most = [](const std::vector<std::pair<int64_t, int32_t>> &all) { return all.empty() ? 0 : all.front().first; };
@@ -174,14 +174,17 @@ void explain_plan(const Profile &profile, const JobModel &model, const Plan &pla
             planned.why = std::string("replayed: policy ") + policy_name(out.policy) + " replays everything; costs " + cost;
     }
     std::vector<std::pair<int32_t, double>> slots;
-    for (const Binding &b : binding)
-        if (slots.size() < kMostSentences) slots.emplace_back(b.slot, b.weight);
     const bool planned = out.verdict == Verdict::planned;
-    if (slots.empty() && !planned && !out.memory_bytes.empty()) slots.emplace_back(out.peak_slot, 1.0);
+    // Where there is no plan, the event at which the one of least memory needs most; others that bind only if they need about as much.
+    if (!planned && !out.memory_bytes.empty()) slots.emplace_back(out.peak_slot, 1.0);
+    for (const Binding &b : binding)
+        if (planned || (b.slot != out.peak_slot && out.memory_bytes[static_cast<size_t>(b.slot)] >= out.peak_bytes / 100 * 99))
+            slots.emplace_back(b.slot, b.weight);
+    if (slots.size() > kMostSentences) slots.resize(kMostSentences);
     for (auto [slot, weight] : slots) {
         const Contents in = contents(model, plan, slot);
         std::string text = event_text(profile, slot);
-        if (slots.size() > 1) text += ", " + number(std::floor(weight * 1000 + 0.5) / 10, "%") + " of what binds";
+        if (slots.size() > 1 && planned) text += ", " + number(std::floor(weight * 1000 + 0.5) / 10, "%") + " of what binds";
         text += ": " + sum_text(profile, model, in);
         if (!planned)
             if (std::string help = remedy(profile, in, model.problem.budget_pages); !help.empty()) text += "; " + help;

@@ -40,6 +40,7 @@ Status check_buffer(const ProfileBuffer &buffer, size_t instances) {
     for (int32_t user : buffer.users)
         if (user < 0 || static_cast<size_t>(user) >= instances || !seen.insert(user).second)
             return wrong("buffer '%.80s': user %d is no instance, or stands there twice", name, user);
+    if (!within(buffer.held_bytes, kMostBytes)) return wrong("buffer '%.80s' holds %" PRId64 " bytes", name, buffer.held_bytes);
     for (const BufferWrite &write : buffer.writes)
         for (const PageRun &run : write.pages)
             if (run.begin < 0 || run.end < run.begin)
@@ -149,8 +150,10 @@ JobModel model_of(const Profile &profile, int64_t budget_bytes) {
         instance.transient_pages = pages_up(it.transient_bytes);
         instance.freedom = it.freedom;
     }
+    std::map<std::vector<int32_t>, std::pair<size_t, int64_t>> unchanged;  // users -> first buffer, pages
     for (size_t b = 0; b < profile.buffers.size(); b++) {
         const ProfileBuffer &buffer = profile.buffers[b];
+        const size_t windows = problem.windows.size();
         BufferHistory history;
         history.name = buffer.name;
         history.pages = pages_up(buffer.bytes);
@@ -166,6 +169,39 @@ JobModel model_of(const Profile &profile, int64_t budget_bytes) {
         out.buffer_of.resize(problem.windows.size(), static_cast<int32_t>(b));
         const bool has_shadow = history.selective && history.pages >= profile.costs.small_pages;
         out.kept_shadow.push_back(has_shadow ? history.pages : 0);
+        if (problem.windows.size() != windows || buffer.held_bytes <= 0 || history.users.empty()) continue;
+        out.kept_shadow.back() = 0;
+        std::sort(history.users.begin(), history.users.end());
+        unchanged.try_emplace(history.users, b, 0).first->second.second += pages_up(buffer.held_bytes);
+    }
+    out.unchanged.assign(problem.windows.size(), 0);
+    // What is held for buffers that do not change is there as long as anything that uses them may be replayed: no choice, but no constant.
+    for (const auto &[users, group] : unchanged) {
+        const auto &[first, pages] = group;
+        std::vector<int32_t> readers = users;
+        auto instance = [&](int32_t i) -> const Instance & { return problem.instances[static_cast<size_t>(i)]; };
+        std::sort(readers.begin(), readers.end(),
+                  [&](int32_t a, int32_t b) { return instance(a).forward_begin < instance(b).forward_begin; });
+        // A window for each stretch in which one of them is outstanding.
+        for (size_t begin = 0, number = 0; begin < readers.size(); number++) {
+            Window &window = problem.windows.emplace_back();
+            window.name = profile.buffers[first].name + ".unchanged." + std::to_string(number);
+            Mechanism &held = window.mechanisms.emplace_back();
+            held.name = "held, unchanged";
+            held.kind = Kind::selective;
+            held.elements.push_back({pages, 0, {}});
+            int32_t end = instance(readers[begin]).replay_end;
+            for (; begin < readers.size() && instance(readers[begin]).forward_begin < end; begin++) {
+                const int32_t user = readers[begin];
+                end = std::max(end, instance(user).replay_end);
+                window.readers.push_back(user);
+                held.elements[0].uses.push_back({user, instance(user).forward_begin, instance(user).replay_end});
+            }
+            held.readers.assign(window.readers.size(), {});
+            out.buffer_of.push_back(static_cast<int32_t>(first));
+            out.unchanged.push_back(1);
+        }
+        out.kept_shadow[first] = pages;
     }
     return out;
 }

@@ -35,7 +35,9 @@ struct ProfileBuffer {
     // found.
     std::vector<BufferWrite> writes;
     bool selective = true;  // false: what was written could not be told, so it is only ever copied whole
-    uint64_t id = 0;        // the engine's, in this process alone; not part of the text form
+    // Held for it while anything that uses it may be replayed, though nobody finds it changed: its shadow, or the copy of a small buffer.
+    int64_t held_bytes = 0;
+    uint64_t id = 0;  // the engine's, in this process alone; not part of the text form
 };
 
 struct Profile {
@@ -100,6 +102,13 @@ struct JobPlan {
 // rule has one plan: where that does not fit, it is returned with the verdict infeasible, and its peak is the smallest budget. Verdict
 // planned: smallest_bytes is filled in as far as it is cheap, and only with options.explain; 0 is unknown.
 Result<JobPlan> plan_job(const Profile &profile, int64_t budget_bytes, Policy policy, const Options &options = {}) noexcept;
+
+// What a job plans with, and therefore the command: what is measured has one percent of noise, so that a ten-thousandth is proof enough.
+inline Options job_options() {
+    Options options;
+    options.tolerance_ppm = 100;
+    return options;
+}
 
 // The difference between a plan and a job, one sentence each, at most `most`; empty: it matches.
 std::vector<std::string> differences(const JobPlan &plan, const Profile &profile, size_t most = 8);

@@ -74,6 +74,7 @@ ProfileBuffer read_buffer(const Place &from) {
     out.name = from.field("name").text();
     out.bytes = from.field("bytes").number();
     if (from.has("selective")) out.selective = from.field("selective").flag();
+    if (from.has("held_bytes")) out.held_bytes = from.field("held_bytes").number();
     const Place users = from.field("users"), writes = from.field("writes");
     for (size_t k = 0; k < users.size(); k++) out.users.push_back(users.at(k).small_number());
     for (size_t k = 0; k < writes.size(); k++) {
@@ -157,6 +158,7 @@ std::string write_profile(const Profile &profile) {
         buffers.push_back({{"name", buffer.name},
                            {"bytes", buffer.bytes},
                            {"selective", buffer.selective},
+                           {"held_bytes", buffer.held_bytes},
                            {"users", buffer.users},
                            {"writes", std::move(writes)}});
     }

@@ -4,16 +4,15 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "tests/effort.h"
 #include "tests/planner/evaluator.h"
 
 namespace reprise::planner::test {
 
 uint64_t scaled(uint64_t count) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return count / 10;
-#else
+    if (reprise::test::kUnderThreads) return std::min<uint64_t>(count, 20);
+    if (reprise::test::kUnderAddresses) return count / 10;
     return getenv("REPRISE_TEST_FULL") != nullptr ? count * 10 : count;
-#endif
 }
 
 Problem small_problem(uint64_t index, int64_t most_plans) {

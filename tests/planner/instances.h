@@ -19,7 +19,8 @@ struct Shuffled {
 Shuffled shuffle(const Problem &problem, uint64_t seed);
 Plan moved(const Plan &plan, const Shuffled &shuffled);
 
-// How many of `count` problems to try: ten times as many with REPRISE_TEST_FULL, a tenth under a sanitizer (which slows them down as much).
+// How many of `count` problems to try: ten times as many with REPRISE_TEST_FULL, a tenth under AddressSanitizer, some under ThreadSanitizer
+// (tests/effort.h: the planner runs on one thread).
 uint64_t scaled(uint64_t count);
 
 }  // namespace reprise::planner::test

@@ -62,9 +62,19 @@ std::vector<int64_t> memory_of(const Profile &profile, const std::vector<uint8_t
     std::set<const ProfileBuffer *> shadows;
     for (const Use &use : uses)
         if (use.kind == Kind::selective && !use.readers.empty()) shadows.insert(use.buffer);
+    // Held for a buffer that nobody finds changed, as long as something that uses it is replayed.
+    int64_t held = 0;
+    for (const ProfileBuffer &buffer : profile.buffers) {
+        bool needed = false, differs = false;
+        for (int32_t user : buffer.users) {
+            needed = needed || replay[static_cast<size_t>(user)];
+            differs = differs || !changed(profile.instances[static_cast<size_t>(user)], buffer).empty();
+        }
+        if (needed && !differs) held += up(buffer.held_bytes);
+    }
     for (size_t t = 0; t < profile.base_bytes.size(); t++) {
         auto slot = static_cast<int32_t>(t);
-        int64_t bytes = up(profile.base_bytes[t]);
+        int64_t bytes = up(profile.base_bytes[t]) + held;
         for (size_t i = 0; i < profile.instances.size(); i++) {
             const ProfileInstance &it = profile.instances[i];
             if (!replay[i] && it.forward_end <= slot && slot < it.replay_end) bytes += up(it.keep_bytes);
@@ -134,7 +144,9 @@ Profile random_profile(uint64_t seed, int forwards, int buffers) {
         buffer.selective = random.below(5) != 0;
         for (int i = 0; i < forwards; i++)
             if (random.below(3) != 0) buffer.users.push_back(i);
-        for (int w = 0; w < 1 + random.below(4); w++) buffer.writes.push_back({random.below(slots), random_runs(random, pages)});
+        buffer.held_bytes = random.below(3) * (buffer.bytes / 2);
+        const int writes = random.below(4) == 0 ? 0 : 1 + random.below(4);
+        for (int w = 0; w < writes; w++) buffer.writes.push_back({random.below(slots), random_runs(random, pages)});
     }
     return out;
 }
@@ -204,9 +216,11 @@ std::vector<Everything> every_plan(const Profile &profile) {
     auto on_grid = [&](int64_t ns) { return (ns + 999) / 1000 * 1000; };
     const size_t n = problem.instances.size();
     std::vector<const ProfileBuffer *> buffers;
-    for (const Window &window : problem.windows)
+    for (const Window &window : problem.windows) {
+        buffers.push_back(nullptr);
         for (const ProfileBuffer &buffer : profile.buffers)
-            if (window.name.substr(0, window.name.rfind('.')) == buffer.name) buffers.push_back(&buffer);
+            if (window.name.substr(0, window.name.rfind('.')) == buffer.name) buffers.back() = &buffer;
+    }
     for (uint64_t x = 0; x < uint64_t{1} << n; x++) {
         std::vector<uint8_t> replay;
         bool allowed = true;
@@ -228,6 +242,7 @@ std::vector<Everything> every_plan(const Profile &profile) {
                 exists = m < window.mechanisms.size();
                 if (!exists) break;
                 const Mechanism &mechanism = window.mechanisms[m];
+                if (buffers[w] == nullptr) continue;  // held, whatever is decided
                 Use use{buffers[w], mechanism.kind, {}};
                 for (size_t k = 0; k < window.readers.size(); k++) {
                     if (!replay[static_cast<size_t>(window.readers[k])]) continue;

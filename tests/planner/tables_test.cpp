@@ -8,6 +8,7 @@
 
 #include "bench/planner_families.h"
 #include "planner/planner.h"
+#include "tests/effort.h"
 
 namespace reprise::planner::test {
 namespace {
@@ -64,7 +65,7 @@ int64_t elements_alive(const Mechanism &mechanism, const std::set<int32_t> &repl
 }
 
 TEST(Tables, EveryPageIsCountedOnce) {
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= reprise::test::by_build(60u, 60u, 10u); seed++) {
         Random random(seed);
         int n = 2 + random.below(6);
         std::vector<Instance> instances = random_instances(n, random);
