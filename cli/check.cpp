@@ -77,6 +77,15 @@ void Check::line(const Line &line) {
             ++contracts_;
             check_contract(line.number, line.json);
             return;
+        case LineKind::kProfile:
+            check_profile(line.number, line.json);
+            return;
+        case LineKind::kPlan:
+            check_plan(line.number, line.json);
+            return;
+        case LineKind::kTimeline:
+            check_timeline(line.number, line.json);
+            return;
         case LineKind::kTorn:
             torn_.push_back(line.number);
             notes_.push_back({line.number, "the line " + line.problem});
@@ -97,6 +106,7 @@ void Check::end() {
     for (size_t i = allowed; i < torn_.size(); ++i) {
         violation(torn_[i], format("half a line too many: %zu of them, and %zu runs leave one each at most", torn_.size(), allowed));
     }
+    end_planning();
 }
 
 void Check::check_counters(uint64_t line, const Json &json, Run &run) {

@@ -24,6 +24,7 @@ class Check {
     uint64_t records() const { return records_; }
     uint64_t contracts() const { return contracts_; }
     uint64_t digests() const { return digests_; }
+    uint64_t plans() const { return plans_; }  // profiles, plans and timelines
     uint64_t runs() const { return runs_.size(); }
 
   private:
@@ -47,6 +48,19 @@ class Check {
         uint64_t rejections = 0, divergences = 0, bytes_put_back = 0, audited_changed = 0;
     };
 
+    // Cycles against their plans.
+    struct Planning {
+        std::map<std::string, size_t> shapes;  // whose events were written
+        uint64_t cycles = 0, off = 0, worst_line = 0;
+        double worst = 0;
+    };
+
+    // check_plans.cpp
+    void check_profile(uint64_t line, const Json &json);
+    void check_plan(uint64_t line, const Json &json);
+    void check_timeline(uint64_t line, const Json &json);
+    void end_planning();
+
     void check_record(uint64_t line, const Json &json);
     void check_audit(uint64_t line, const Json &json);
     void check_counters(uint64_t line, const Json &json, Run &run);
@@ -57,7 +71,8 @@ class Check {
     std::vector<Problem> violations_, notes_;
     std::map<std::string, Run> runs_;
     std::vector<uint64_t> torn_;
-    uint64_t records_ = 0, contracts_ = 0, digests_ = 0;
+    std::map<std::string, Planning> planning_;
+    uint64_t records_ = 0, contracts_ = 0, digests_ = 0, plans_ = 0;
 };
 
 }  // namespace reprise::cli

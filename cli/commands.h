@@ -21,6 +21,7 @@ void add_doctor(Invocation &invocation);
 void add_inspect(Invocation &invocation);
 void add_verify(Invocation &invocation);
 void add_report(Invocation &invocation);
+void add_plan(Invocation &invocation);
 void add_completion(Invocation &invocation);
 
 // The command behind `--`, or, without it, behind the options; says what is wrong and leaves `status` when there is none.

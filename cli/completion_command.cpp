@@ -41,7 +41,7 @@ _reprise() {
 )";
 
 const char kMiddle[] =
-    R"(        --records | --report | --library | --python | -o | --output) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    R"(        --records | --report | --plan | --save-plan | --library | --python | --svg | --png | -o | --output) COMPREPLY=($(compgen -f -- "$word")); return ;;
     esac
     case $command in
 )";
@@ -66,9 +66,9 @@ std::string script(const CLI::App &app) {
         cases += "        " + command->get_name() + ") COMPREPLY=($(compgen -W \"" + options + "\" -- \"$word\")) ;;\n";
     }
     std::string values;
-    const std::pair<const char *, const std::vector<std::string> *> choices[] = {{"--policy", &kPolicies},      {"--verify", &kVerifies},
-                                                                                 {"--on-reject", &kOnRejects},  {"--dirty", &kDirtySources},
-                                                                                 {"--reentrant", &kReentrants}, {"--log", &kLogs}};
+    const std::pair<const char *, const std::vector<std::string> *> choices[] = {
+        {"--policy", &kPolicies},      {"--verify", &kVerifies}, {"--on-reject", &kOnRejects},        {"--dirty", &kDirtySources},
+        {"--reentrant", &kReentrants}, {"--log", &kLogs},        {"--on-infeasible", &kOnInfeasibles}};
     for (const auto &[option, list] : choices) {
         values += std::string("        ") + option + ") COMPREPLY=($(compgen -W \"" + join(*list) + "\" -- \"$word\")); return ;;\n";
     }

@@ -1,5 +1,6 @@
 // reprise inspect: record files, contracts and reports for people.
 #include <fnmatch.h>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -56,6 +57,32 @@ Json segment_json(const std::string &name, const Segment &segment) {
     return json;
 }
 
+Json cycles_json(const Cycles &cycles) {
+    Json out = Json::array();
+    for (const auto &[name, run] : cycles.runs()) {
+        Json plans = Json::array();
+        for (const AdoptedPlan &plan : run.history)
+            plans.push_back({{"step", plan.step},
+                             {"policy", plan.policy},
+                             {"verdict", plan.verdict},
+                             {"proof", plan.proof},
+                             {"budget_bytes", plan.budget},
+                             {"peak_bytes", plan.peak},
+                             {"added_ns", plan.added_ns},
+                             {"retained", plan.retained},
+                             {"replayed", plan.replayed}});
+        out.push_back({{"run", name},
+                       {"profiles", run.profiles},
+                       {"plans", run.plans},
+                       {"cycles", run.timelines},
+                       {"highest_bytes", run.highest},
+                       {"furthest_from_plan_ppm", run.worst_ppm},
+                       {"cycles_over_budget", run.over_budget},
+                       {"latest_plans", std::move(plans)}});
+    }
+    return out;
+}
+
 Json file_json(const Options &options, const std::string &path, const Summary &summary, const std::string &problem) {
     Json json = {{"file", path},
                  {"records", summary.records},
@@ -67,6 +94,7 @@ Json file_json(const Options &options, const std::string &path, const Summary &s
     for (const auto &[name, segment] : summary.segments) {
         if (wanted(options, name)) json["segments"].push_back(segment_json(name, segment));
     }
+    if (!summary.cycles.empty()) json["planning"] = cycles_json(summary.cycles);
     json["problems"] = Json::array();
     for (const Problem &line : summary.problems) json["problems"].push_back({{"line", line.line}, {"text", line.text}});
     if (!problem.empty()) json["error"] = problem;
@@ -159,6 +187,34 @@ void print_trouble(const Options &options, const Summary &summary) {
     if (summary.more_problems != 0) printf("  and %s\n", plural(summary.more_problems, "more line that cannot be read").c_str());
 }
 
+void print_cycles(const Summary &summary) {
+    using enum Table::Align;
+    for (const auto &[name, run] : summary.cycles.runs()) {
+        Table plans({{"step", kRight},
+                     {"policy"},
+                     {"budget", kRight},
+                     {"peak", kRight},
+                     {"added time", kRight},
+                     {"retained", kRight},
+                     {"replayed", kRight},
+                     {"verdict"},
+                     {"proof"}});
+        for (const AdoptedPlan &plan : run.history)
+            plans.add({human_count(plan.step), printable(plan.policy), bytes(static_cast<uint64_t>(std::max<int64_t>(0, plan.budget))),
+                       bytes(static_cast<uint64_t>(std::max<int64_t>(0, plan.peak))),
+                       time(static_cast<uint64_t>(std::max<int64_t>(0, plan.added_ns))), human_count(plan.retained),
+                       human_count(plan.replayed), printable(plan.verdict), printable(plan.proof)});
+        printf("  Run %s: %s, %s, %s\n", printable(name).c_str(), plural(run.profiles, "profile").c_str(),
+               plural(run.plans, "plan").c_str(), plural(run.timelines, "measured cycle").c_str());
+        if (!plans.empty()) printf("%s", plans.text("  ").c_str());
+        if (run.timelines != 0)
+            printf("  highest %s; a cycle was off its plan by %s at most; %s beyond the budget\n",
+                   bytes(static_cast<uint64_t>(run.highest)).c_str(), human_share(static_cast<double>(run.worst_ppm) / 1e6).c_str(),
+                   run.over_budget == 0 ? "none was" : plural(run.over_budget, "cycle").c_str());
+        puts("");
+    }
+}
+
 int inspect(const Options &options) {
     int status = 0;
     Json all = {{"schema", "reprise.inspect/1"}, {"files", Json::array()}};
@@ -173,14 +229,16 @@ int inspect(const Options &options) {
             all["files"].push_back(file_json(options, path, summary, problem));
             continue;
         }
-        if (!problem.empty() && summary.records + summary.contracts + summary.reports.size() == 0) continue;
+        const bool nothing = summary.records + summary.contracts + summary.reports.size() == 0 && summary.cycles.empty();
+        if (!problem.empty() && nothing) continue;
         printf("%s: %s, %s, %s, %s\n\n", printable(path).c_str(), plural(summary.records, "record").c_str(),
                plural(summary.contracts, "contract").c_str(), plural(summary.reports.size(), "report").c_str(),
                plural(summary.runs.size(), "run").c_str());
-        if (summary.records + summary.contracts + summary.reports.size() == 0) {
+        if (nothing) {
             printf("  nothing of Reprise's is in this file\n");
         }
         for (const Json &report : summary.reports) print_report(report);
+        print_cycles(summary);
         print_segments(options, summary);
         print_buffers(options, summary);
         print_trouble(options, summary);

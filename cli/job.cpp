@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "cli/place.h"
+#include "cli/plan_input.h"
 #include "cli/program.h"
 #include "cli/text.h"
 
@@ -19,17 +20,9 @@ namespace reprise::cli {
 namespace {
 
 std::string check_size(const std::string &text) {
-    char *end = nullptr;
-    const double value = strtod(text.c_str(), &end);
-    std::string unit;
-    for (; *end != 0; ++end) {
-        if (*end != ' ') unit += static_cast<char>(tolower(static_cast<unsigned char>(*end)));
-    }
-    const bool prefixed = !unit.empty() && std::string("kmgt").find(unit[0]) != std::string::npos;
-    const std::string rest = prefixed ? unit.substr(1) : unit;
-    const bool known = unit.empty() || unit == "%" || (prefixed ? rest.empty() || rest == "b" || rest == "ib" : unit == "b");
-    if (value > 0 && known && !(unit == "%" && value > 100)) return "";
-    return "'" + printable(text) + "' is not a size (44GiB, 512M, a number of bytes) or a share of memory (80%)";
+    int64_t bytes = 0;
+    if (text == "auto" || parse_budget(text, INT64_MAX / 64, &bytes)) return "";
+    return "'" + printable(text) + "' is not a size (44GiB, 512M, a number of bytes), a share of memory (80%) or auto";
 }
 
 std::string check_threads(const std::string &text) {
@@ -81,9 +74,18 @@ void add_job_options(CLI::App &command, JobOptions &options, bool choose_policy)
             ->check(CLI::IsMember(kPolicies))
             ->type_name("NAME");
     }
-    command.add_option("--budget", options.budget, "bytes that the job may use (44GiB, 80%): REPRISE_BUDGET")
+    command.add_option("--budget", options.budget, "memory that the job may use (44GiB, 80%, auto), planned for: REPRISE_BUDGET")
         ->check(CLI::Validator(check_size, ""))
         ->type_name("SIZE");
+    if (choose_policy) {
+        command.add_option("--plan", options.plan, "decide as this file says (reprise plan -o, --save-plan): REPRISE_PLAN")
+            ->type_name("FILE");
+        command.add_option("--save-plan", options.save_plan, "write the plan that the job makes to this file: REPRISE_SAVE_PLAN")
+            ->type_name("FILE");
+        command.add_option("--on-infeasible", options.on_infeasible, "when no plan fits the budget: REPRISE_ON_INFEASIBLE")
+            ->check(CLI::IsMember(kOnInfeasibles))
+            ->type_name("WHAT");
+    }
     command.add_option("--records", options.records, "append a JSON line per replay to this file: REPRISE_RECORDS")->type_name("FILE");
     command.add_option("--report", options.report, "write statistics at exit to this file: REPRISE_REPORT")->type_name("FILE");
     command.add_option("--verify", options.verify, "check every load against an independent copy: REPRISE_VERIFY")
@@ -119,17 +121,36 @@ std::string job_environment(JobOptions &options, Environment *out) {
     // The job may change its folder before its first segment.
     options.records = absolute(options.records);
     options.report = absolute(options.report);
-    for (const auto &[name, path] : {std::pair{"--records", &options.records}, std::pair{"--report", &options.report}}) {
+    options.plan = absolute(options.plan);
+    options.save_plan = absolute(options.save_plan);
+    // A plan that cannot be read is found now, not in the job's third step. Whether it is one of this job only the job can say.
+    if (!options.plan.empty()) {
+        if (const std::string problem = check_plan_file(options.plan); !problem.empty())
+            return "--plan '" + printable(options.plan) + "' " + problem;
+    }
+    for (const auto &[name, path] :
+         {std::pair{"--records", &options.records}, std::pair{"--report", &options.report}, std::pair{"--save-plan", &options.save_plan}}) {
         if (path->empty()) continue;
         if (const std::string problem = check_writable(name, *path); !problem.empty()) return problem;
     }
     out->emplace_back("LD_PRELOAD", preload_list(place.library));
     const std::pair<const char *, const std::string *> settings[] = {
-        {"REPRISE_POLICY", &options.policy},   {"REPRISE_BUDGET", &options.budget},       {"REPRISE_RECORDS", &options.records},
-        {"REPRISE_REPORT", &options.report},   {"REPRISE_VERIFY", &options.verify},       {"REPRISE_ON_REJECT", &options.on_reject},
-        {"REPRISE_DIRTY", &options.dirty},     {"REPRISE_REENTRANT", &options.reentrant}, {"REPRISE_INCLUDE", &options.include},
-        {"REPRISE_EXCLUDE", &options.exclude}, {"REPRISE_TRACK", &options.track},         {"REPRISE_THREADS", &options.threads},
+        {"REPRISE_POLICY", &options.policy},
+        {"REPRISE_BUDGET", &options.budget},
+        {"REPRISE_RECORDS", &options.records},
+        {"REPRISE_REPORT", &options.report},
+        {"REPRISE_VERIFY", &options.verify},
+        {"REPRISE_ON_REJECT", &options.on_reject},
+        {"REPRISE_DIRTY", &options.dirty},
+        {"REPRISE_REENTRANT", &options.reentrant},
+        {"REPRISE_INCLUDE", &options.include},
+        {"REPRISE_EXCLUDE", &options.exclude},
+        {"REPRISE_TRACK", &options.track},
+        {"REPRISE_THREADS", &options.threads},
         {"REPRISE_LOG", &options.log},
+        {"REPRISE_PLAN", &options.plan},
+        {"REPRISE_SAVE_PLAN", &options.save_plan},
+        {"REPRISE_ON_INFEASIBLE", &options.on_infeasible},
     };
     for (const auto &[name, value] : settings) {
         if (!value->empty()) out->emplace_back(name, *value);

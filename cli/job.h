@@ -9,13 +9,16 @@
 namespace reprise::cli {
 
 struct JobOptions {
-    std::string library, policy, budget, records, report, verify, on_reject, dirty, reentrant, include, exclude, track, threads, log;
+    std::string library, policy, budget, plan, save_plan, on_infeasible, records, report, verify, on_reject, dirty, reentrant, include,
+        exclude, track, threads, log;
     bool require = false;
     bool print = false;
 };
 
 // The values that an option takes, for checks, help and completion alike.
-inline const std::vector<std::string> kPolicies = {"selective", "whole", "audit", "off"};
+inline const std::vector<std::string> kPolicies = {"selective", "whole",  "joint", "eager-whole", "greedy",
+                                                   "fixed",     "retain", "audit", "off"};
+inline const std::vector<std::string> kOnInfeasibles = {"least", "fail"};
 inline const std::vector<std::string> kVerifies = {"off", "digest", "bytes"};
 inline const std::vector<std::string> kOnRejects = {"fail", "warn"};
 inline const std::vector<std::string> kDirtySources = {"wp-async", "compare"};

@@ -46,6 +46,7 @@ int reprise_main(int argc, char **argv) {
     add_doctor(invocation);
     add_inspect(invocation);
     add_verify(invocation);
+    add_plan(invocation);
     add_report(invocation);
     add_completion(invocation);
 

@@ -59,6 +59,9 @@ bool classify(Line &line, std::string *refusal) {
     line.kind = name == "reprise.record"     ? LineKind::kRecord
                 : name == "reprise.contract" ? LineKind::kContract
                 : name == "reprise.report"   ? LineKind::kReport
+                : name == "reprise.profile"  ? LineKind::kProfile
+                : name == "reprise.plan"     ? LineKind::kPlan
+                : name == "reprise.timeline" ? LineKind::kTimeline
                                              : LineKind::kForeign;
     if (line.kind == LineKind::kForeign) {
         line.problem = schema.empty() ? "has no schema" : "has the unknown schema " + excerpt(schema);

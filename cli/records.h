@@ -13,7 +13,7 @@ namespace reprise::cli {
 
 using Json = nlohmann::json;
 
-enum class LineKind : uint8_t { kRecord, kContract, kReport, kForeign, kBroken, kTorn };
+enum class LineKind : uint8_t { kRecord, kContract, kReport, kProfile, kPlan, kTimeline, kForeign, kBroken, kTorn };
 
 struct Line {
     uint64_t number = 0;  // from 1

@@ -1,13 +1,10 @@
 // reprise report: one HTML file that needs nothing else, from a record file and maybe the report of the run. cli/report_html.cpp writes the
 // page.
-#include <fcntl.h>
-#include <unistd.h>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/report_html.h"
 #include "cli/text.h"
 
@@ -20,30 +17,6 @@ struct Options {
     std::vector<std::string> files, reports;
     std::string output, title;
 };
-
-// Whole or not at all: a browser, or a run that is looked at twice, never sees half a page.
-std::string write_whole(const std::string &path, const std::string &text) {
-    if (path == "-") {
-        fwrite(text.data(), 1, text.size(), stdout);
-        return "";
-    }
-    const std::string part = path + ".part-" + std::to_string(getpid());
-    const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0) return strerror(errno);
-    size_t done = 0;
-    while (done < text.size()) {
-        const ssize_t written = write(file, text.data() + done, text.size() - done);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) break;
-        done += static_cast<size_t>(written);
-    }
-    const int error = errno;
-    const bool closed = close(file) == 0;
-    if (done == text.size() && closed && rename(part.c_str(), path.c_str()) == 0) return "";
-    const std::string problem = strerror(done < text.size() ? error : errno);
-    unlink(part.c_str());
-    return problem;
-}
 
 int report(const Options &options) {
     Summary summary;

@@ -7,6 +7,7 @@
 namespace reprise::cli {
 
 void Summary::add(const Line &line) {
+    cycles.add(line);
     switch (line.kind) {
         case LineKind::kRecord:
             add_record(line.json);
@@ -21,6 +22,12 @@ void Summary::add(const Line &line) {
         }
         case LineKind::kReport:
             add_report(line.json);
+            return;
+        case LineKind::kProfile:
+        case LineKind::kPlan:
+        case LineKind::kTimeline:
+            if (const std::string run = text_of(line.json, "run"); !run.empty()) runs.insert(run);
+            if (const std::string policy = text_of(line.json, "policy"); !policy.empty()) policies.insert(policy);
             return;
         case LineKind::kForeign:
         case LineKind::kBroken:

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "cli/cycles.h"
 #include "cli/records.h"
 
 namespace reprise::cli {
@@ -55,9 +56,11 @@ struct Summary {
     uint64_t more_problems = 0;
     uint64_t records = 0, contracts = 0, last_step = 0;
     std::vector<Json> reports;
+    Cycles cycles;                    // profiles, plans, timelines
     std::vector<MemoryPoint> memory;  // thinned: when there are too many, every second one goes and the stride doubles
     uint64_t memory_stride = 1, memory_seen = 0;
 
+    bool empty() const { return segments.empty() && cycles.empty(); }
     void add(const Line &line);
     uint64_t total(const char *outcome) const;
 

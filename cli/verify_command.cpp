@@ -35,12 +35,12 @@ int verify(const Options &options) {
             return 2;
         }
     }
-    const bool nothing = check.records() + check.contracts() == 0;
+    const bool nothing = check.records() + check.contracts() + check.plans() == 0;
     if (nothing && check.violations().empty()) check.violation(0, "the file holds no record and no contract");
     if (options.json) {
         Json json = {{"schema", "reprise.verify/1"}, {"file", options.file},           {"lines", read.lines},
                      {"records", check.records()},   {"contracts", check.contracts()}, {"digests_recomputed", check.digests()},
-                     {"violations", Json::array()},  {"notes", Json::array()}};
+                     {"plans", check.plans()},       {"violations", Json::array()},    {"notes", Json::array()}};
         for (const Problem &p : check.violations()) json["violations"].push_back({{"line", p.line}, {"text", p.text}});
         for (const Problem &p : check.notes()) json["notes"].push_back({{"line", p.line}, {"text", p.text}});
         puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
