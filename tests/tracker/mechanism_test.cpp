@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "tests/effort.h"
 #include "tests/tracker/arena_memory.h"
 #include "tracker/mechanisms/image_mechanism.h"
 #include "tracker/mechanisms/shadow_mechanism.h"
@@ -108,7 +109,7 @@ class MechanismTest : public testing::TestWithParam<Kind> {
 };
 
 TEST_P(MechanismTest, RandomVersions) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (uint64_t seed = 1; seed <= by_build(4u, 4u, 1u); ++seed) {
         SCOPED_TRACE(seed);
         uint64_t random = seed * 7919;
         for (int step = 0; step < 100 && !HasFatalFailure(); ++step) {
@@ -234,7 +235,7 @@ TEST_P(ShadowTest, DenseBlocksWithFewWritesRecover) {
 
 class RingTest : public ShadowTest {
   protected:
-    static constexpr size_t kBlocks = 32;
+    static constexpr size_t kBlocks = by_build(32u, 32u, 8u);
     RingTest() : ShadowTest(kBlocks * kHugePageSize) {}
 };
 INSTANTIATE_TEST_SUITE_P(Guarded, RingTest, testing::Values(Kind{"ShadowGuarded", MechanismKind::kShadow, true}),
