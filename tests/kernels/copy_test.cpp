@@ -110,7 +110,7 @@ void check_list(Random &random, size_t count, size_t longest) {
 TEST(CopyList, RandomListsEveryVariant) {
     Random random(3);
     for_each_variant(Kind::copy, copy_variants(), [&] {
-        for (size_t count : {1, 2, 7, 100, 1500}) ASSERT_NO_FATAL_FAILURE(check_list(random, count, 100000));
+        for (size_t count : {1, 2, 7, 100, test::by_build(1500, 1500, 300)}) ASSERT_NO_FATAL_FAILURE(check_list(random, count, 100000));
         ASSERT_NO_FATAL_FAILURE(check_list(random, 12, size_t{3} << 20));
     });
 }
@@ -120,13 +120,13 @@ TEST(CopyList, WhileTuning) {
     Random random(4);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (size_t round = 0; round < 30; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 400, 60000));
+        for (size_t round = 0; round < test::by_build(30u, 30u, 6u); round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 400, 60000));
     }
 }
 
 TEST(Copy, LargeWhileTuning) {
     Random random(5);
-    const size_t size = (size_t{160} << 20) + 12345;
+    const size_t size = (test::by_build(size_t{160}, size_t{160}, size_t{70}) << 20) + 12345;
     Buffer to(size, 3), from(size, 77);
     random.fill(from.data(), size);
     for (bool parallel : {true, false}) {

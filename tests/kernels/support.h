@@ -17,6 +17,7 @@
 #include "kernels/kernels.h"
 #include "kernels/tuner.h"
 #include "kernels/variants.h"
+#include "tests/effort.h"
 
 namespace reprise::kernels::testing {
 
@@ -38,8 +39,12 @@ class Random {
     uint64_t word() { return engine_(); }
     void fill(void *to, size_t size) {
         auto *bytes = static_cast<unsigned char *>(to);
-        for (; size >= 8; size -= 8, bytes += 8) {
-            uint64_t word = engine_();
+        uint64_t state = engine_();
+        for (; size >= 8; size -= 8, bytes += 8) {  // splitmix64: hundreds of megabytes of it must not take the time of the test
+            uint64_t word = state += 0x9e3779b97f4a7c15u;
+            word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
+            word = (word ^ word >> 27) * 0x94d049bb133111ebu;
+            word ^= word >> 31;
             memcpy(bytes, &word, 8);
         }
         for (; size != 0; size--) *bytes++ = static_cast<unsigned char>(engine_());
@@ -121,6 +126,8 @@ void for_each_variant(detail::Kind kind, detail::Variants<Function> variants, Bo
 // Sizes around every boundary that the code has.
 inline std::vector<size_t> sizes() {
     constexpr size_t k = 1024, m = k * k;
+    if (test::kUnderThreads)
+        return {0, 1, 31, 64, 4097, 64 * k, 256 * k + 1, 1 * m + 7, 4 * m + 13};  // how work is divided is what it looks at
     return {0,           1,       2,           31,        32,    63,        64,         65,         127,
             255,         256,     257,         4095,      4096,  4097,      64 * k - 1, 64 * k,     65 * k,
             256 * k - 1, 256 * k, 256 * k + 1, 1 * m + 7, 2 * m, 4 * m - 1, 4 * m,      4 * m + 13, 6 * m + 4095};

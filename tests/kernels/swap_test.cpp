@@ -75,7 +75,7 @@ void check_list(Random &random, size_t count) {
 TEST(SaveAndLoad, RandomListsEveryVariant) {
     Random random(13);
     for_each_variant(Kind::swap, swap_variants(), [&] {
-        for (size_t count : {1, 2, 9, 100, 1000}) ASSERT_NO_FATAL_FAILURE(check_list(random, count));
+        for (size_t count : {1, 2, 9, 100, test::by_build(1000, 1000, 300)}) ASSERT_NO_FATAL_FAILURE(check_list(random, count));
     });
 }
 
@@ -83,7 +83,7 @@ TEST(SaveAndLoad, WhileTuning) {
     Random random(14);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (int round = 0; round < 8; round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 200));
+        for (int round = 0; round < test::by_build(8, 8, 2); round++) ASSERT_NO_FATAL_FAILURE(check_list(random, 200));
         ASSERT_NO_FATAL_FAILURE(check_one(random, (size_t{70} << 20) + 5, [](void *live, void *save, const void *load, size_t n) {
             SwapItem item{live, save, load, n};
             save_and_load_list(&item, 1);
