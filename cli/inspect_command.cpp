@@ -204,8 +204,8 @@ void print_cycles(const Summary &summary) {
                        bytes(static_cast<uint64_t>(std::max<int64_t>(0, plan.peak))),
                        time(static_cast<uint64_t>(std::max<int64_t>(0, plan.added_ns))), human_count(plan.retained),
                        human_count(plan.replayed), printable(plan.verdict), printable(plan.proof)});
-        printf("  Run %s: %s, %s, %s\n", printable(name).c_str(), plural(run.profiles, "profile").c_str(),
-               plural(run.plans, "plan").c_str(), plural(run.timelines, "measured cycle").c_str());
+        printf("  %s: %s, %s, %s\n", name.empty() ? "Of no run" : ("Run " + printable(name)).c_str(),
+               plural(run.profiles, "profile").c_str(), plural(run.plans, "plan").c_str(), plural(run.timelines, "measured cycle").c_str());
         if (!plans.empty()) printf("%s", plans.text("  ").c_str());
         if (run.timelines != 0)
             printf("  highest %s; a cycle was off its plan by %s at most; %s beyond the budget\n",

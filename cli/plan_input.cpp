@@ -51,7 +51,8 @@ std::string check_plan_file(const std::string &path) {
         if (line.kind == LineKind::kPlan && plan.is_null()) {
             plan = std::move(line.json);
         } else if (problem.empty()) {
-            problem = line.problem.empty() ? "holds more than a plan" : "is no plan: its line " + line.problem;
+            problem = line.problem.empty() ? "holds something else than one plan (reprise plan --budget SIZE -o FILE writes one)"
+                                           : "is no plan: its line " + line.problem;
         }
     });
     if (!read.problem.empty()) return read.problem;

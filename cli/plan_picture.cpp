@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/report_html.h"
+#include "cli/html.h"
 #include "cli/text.h"
 
 namespace reprise::cli {
@@ -41,17 +41,24 @@ std::string text_at(double x, double y, const char *anchor, const std::string &t
 }  // namespace
 
 std::vector<double> round_ticks(double least, double most, double base) {
-    std::vector<double> out;
+    constexpr double kMostTicks = 8;
     if (!(most > least)) return {least};
-    double unit = 1;
-    while (unit * base <= most - least) unit *= base;
-    double step = unit / base;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0}) {
-        step = unit / base * factor;
-        if ((most - least) / step <= 8) break;
-    }
+    // 1, 2, 4, ... of 1024; 1, 2, 5, 10, ... of 1000.
+    const std::vector<double> factors = base == 1024 ? std::vector<double>{2} : std::vector<double>{2, 2.5, 2};
+    double step = 1;
+    for (size_t k = 0; (most - least) / step > kMostTicks; ++k) step *= factors[k % factors.size()];
+    std::vector<double> out;
     for (double at = std::ceil(least / step) * step; at <= most * (1 + 1e-9); at += step) out.push_back(at);
     return out;
+}
+
+std::string tick_text(double value, double base) {
+    static const char *const bytes[] = {"B", "KiB", "MiB", "GiB", "TiB"}, *const times[] = {"ns", "us", "ms", "s"};
+    if (value == 0) return "0";
+    const size_t units = base == 1024 ? std::size(bytes) : std::size(times);
+    size_t unit = 0;
+    for (; unit + 1 < units && value >= base; ++unit) value /= base;
+    return format("%.4g %s", value, base == 1024 ? bytes[unit] : times[unit]);
 }
 
 std::string sweep_svg(const std::string &title, const Sweep &sweep) {
@@ -80,12 +87,12 @@ std::string sweep_svg(const std::string &title, const Sweep &sweep) {
     for (const double tick : round_ticks(from, to, 1024)) {
         const double x = x_of(tick);
         out += format("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"#e3e8ee\"/>\n", x, x, kTop, kHeight - kBottom);
-        out += text_at(x, kHeight - kBottom + 20, "middle", human_bytes(tick));
+        out += text_at(x, kHeight - kBottom + 20, "middle", tick_text(tick, 1024));
     }
     for (const double tick : round_ticks(0, slowest, 1000)) {
         const double y = y_of(tick);
         out += format("<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e3e8ee\"/>\n", kLeft, kWidth - kRight, y, y);
-        out += text_at(kLeft - 8, y + 4, "end", tick == 0 ? "0" : human_duration(tick));
+        out += text_at(kLeft - 8, y + 4, "end", tick_text(tick, 1000));
     }
     out += text_at(kLeft + (kWidth - kLeft - kRight) / 2, kHeight - 16, "middle", "memory budget");
     const double smallest = x_of(static_cast<double>(sweep.least.smallest_bytes));

@@ -12,5 +12,6 @@ std::string sweep_svg(const std::string &title, const Sweep &sweep);
 
 // Ticks of an axis from 0 or `least` to `most` at round numbers of `base` (1024 for bytes, 1000 for time).
 std::vector<double> round_ticks(double least, double most, double base);
+std::string tick_text(double value, double base);
 
 }  // namespace reprise::cli

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/html.h"
+#include "cli/report_plan.h"
 #include "cli/text.h"
 
 namespace reprise::cli {
@@ -12,7 +14,6 @@ constexpr size_t kBars = 20;
 
 std::string bytes(uint64_t count) { return human_bytes(static_cast<double>(count)); }
 std::string time(uint64_t nanoseconds) { return human_duration(static_cast<double>(nanoseconds)); }
-std::string html(const std::string &text) { return escape_html(printable(text)); }
 
 const char kHead[] = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -32,7 +33,9 @@ th { position: sticky; top: 0; background: var(--tint); } th button { all: unset
 th[aria-sort=ascending] button::after { content: " \25B2"; } th[aria-sort=descending] button::after { content: " \25BC"; }
 td.bad { color: var(--bad); } td.name { word-break: break-word; } input { font: inherit; padding: .3rem .5rem; margin: 0 0 .6rem; width: 20rem; max-width: 100%; color: inherit; background: var(--paper); border: 1px solid var(--line); border-radius: 4px; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .soft { fill: var(--soft); } svg .a { fill: var(--a); } svg .b { fill: var(--b); }
-svg .line { fill: none; stroke: var(--a); stroke-width: 1.5; } svg .line2 { fill: none; stroke: var(--b); stroke-width: 1.5; } svg .grid { stroke: var(--line); }
+svg .line { fill: none; stroke: var(--a); stroke-width: 1.5; } svg .line2 { fill: none; stroke: var(--b); stroke-width: 1.5; } svg .grid { stroke: var(--line); } svg .area { fill: var(--a); fill-opacity: .35; } svg .plan { fill: none; stroke: var(--ink); stroke-width: 1; }
+svg .limit { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 6 4; } svg .bad { fill: var(--bad); } svg .kept { fill: var(--a); } svg .again { fill: var(--b); }
+.key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; vertical-align: -.05em; } .scroll.short { max-height: 16rem; } ul.binds { margin: .3rem 0 1rem; padding-left: 1.2rem; }
 </style>
 )";
 
@@ -49,17 +52,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
     body.append(...rows.map(pair => pair[1]));
   }));
 }
-const filter = document.getElementById("filter");
-filter.addEventListener("input", () => {
+for (const filter of document.querySelectorAll("input.filter")) filter.addEventListener("input", () => {
   const wanted = filter.value.toLowerCase();
-  for (const row of document.getElementById("segments").tBodies[0].rows) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
+  for (const row of document.getElementById(filter.dataset.table).tBodies[0].rows) row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
 });
 </script>
 )";
-
-void card(std::string &out, const std::string &value, const std::string &what, bool bad = false) {
-    out += std::string("<div class=\"card") + (bad ? " bad" : "") + "\"><b>" + value + "</b><span>" + what + "</span></div>\n";
-}
 
 struct Bar {
     std::string name;
@@ -149,21 +147,9 @@ std::string timeline(const Summary &summary) {
            (tracked ? " in blue, tracked tensors in orange" : "") + ".</p>\n";
 }
 
-void head_row(std::string &out, const std::vector<std::pair<const char *, bool>> &columns) {
-    out += "<thead><tr>";
-    for (const auto &[title, number] : columns)
-        out += std::string("<th") + (number ? " class=\"n\"" : "") + "><button>" + title + "</button></th>";
-    out += "</tr></thead><tbody>\n";
-}
-
-std::string number_cell(uint64_t value, const std::string &shown, bool bad = false) {
-    return format("<td class=\"n%s\" data-v=\"%llu\">", bad ? " bad" : "", static_cast<unsigned long long>(value)) + shown + "</td>";
-}
-
 void segment_table(std::string &out, const Summary &summary) {
-    out +=
-        "<h2>Segments</h2>\n<input id=\"filter\" type=\"search\" placeholder=\"show segments with ...\" aria-label=\"filter segments\">\n"
-        "<div class=\"scroll\"><table class=\"sortable\" id=\"segments\">";
+    out += "<h2>Segments</h2>\n" + filter_box("segments", "show segments with ...") +
+           "<div class=\"scroll\"><table class=\"sortable\" id=\"segments\">";
     head_row(out, {{"segment", false},
                    {"replays", true},
                    {"on changed state", true},
@@ -235,32 +221,6 @@ void findings(std::string &out, const Summary &summary) {
 
 }  // namespace
 
-std::string escape_html(const std::string &text) {
-    std::string result;
-    for (const char c : text) {
-        switch (c) {
-            case '&':
-                result += "&amp;";
-                break;
-            case '<':
-                result += "&lt;";
-                break;
-            case '>':
-                result += "&gt;";
-                break;
-            case '"':
-                result += "&quot;";
-                break;
-            case '\'':
-                result += "&#39;";
-                break;
-            default:
-                result += c;
-        }
-    }
-    return result;
-}
-
 std::string report_html(const Summary &summary, const std::string &title, const std::vector<std::string> &sources) {
     const std::string name = html(title.empty() ? "Reprise: what a run did" : title);
     std::string policies, files, out = kHead;
@@ -301,6 +261,7 @@ std::string report_html(const Summary &summary, const std::string &title, const 
     card(out, human_count(refused), "refused", refused != 0);
     card(out, human_count(diverged), "diverged", diverged != 0);
     out += "</div>\n";
+    planning_sections(out, summary.cycles);
     if (changed + put_back != 0) {
         out += "<h2>Where the bytes went</h2>\n<p class=\"note\">Loaded (blue) and put back (orange), by segment.</p>\n" +
                bar_chart(byte_bars, "Bytes by segment", [](const Bar &bar) { return bytes(bar.first) + " + " + bytes(bar.second); });
@@ -309,8 +270,8 @@ std::string report_html(const Summary &summary, const std::string &title, const 
         out += "<h2>Where the milliseconds went</h2>\n<p class=\"note\">Spent in Reprise during replays, by segment.</p>\n" +
                bar_chart(time_bars, "Time by segment", [](const Bar &bar) { return time(bar.first); });
     }
-    if (!summary.memory.empty()) out += "<h2>Memory</h2>\n" + timeline(summary);
-    segment_table(out, summary);
+    if (!summary.memory.empty()) out += "<h2>Memory held over the run</h2>\n" + timeline(summary);
+    if (!summary.segments.empty()) segment_table(out, summary);
     findings(out, summary);
     rejections(out, summary);
     if (!summary.problems.empty()) {

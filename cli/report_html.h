@@ -10,6 +10,5 @@
 namespace reprise::cli {
 
 std::string report_html(const Summary &summary, const std::string &title, const std::vector<std::string> &sources);
-std::string escape_html(const std::string &text);
 
 }  // namespace reprise::cli
