@@ -71,6 +71,11 @@ void allocator_fork_child();
 
 enum class LedgerKind : uint32_t { kTensors, kHeapTensors, kShadows, kImages, kPools, kPresent, kCount };
 
+struct LedgerReading {
+    uint64_t live = 0;
+    uint64_t peak = 0;
+};
+
 // What a guard operation found. kAllDirty: tracking was lost (descriptor closed, remap, EPERM): treat every page as written and arm anew.
 enum class GuardResult : int { kOk = 0, kAllDirty = 1, kUnavailable = 2 };
 
@@ -123,8 +128,10 @@ struct AllocatorPort {
     uint64_t (*group_headroom)();
     // Gives back the resident memory of free extents. Called when headroom is short.
     void (*trim)();
+    // Live bytes of all kinds, and the most at once since the last call. One caller at a time (the engine, under its mutex).
+    LedgerReading (*ledger_take_peak)();
 };
-inline constexpr uint32_t kAllocatorPortAbi = 1;
+inline constexpr uint32_t kAllocatorPortAbi = 2;
 
 const AllocatorPort *allocator_port();
 

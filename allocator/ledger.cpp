@@ -1,5 +1,6 @@
 #include "allocator/ledger.h"
 
+#include <algorithm>
 #include <atomic>
 
 namespace reprise {
@@ -21,7 +22,9 @@ struct alignas(64) Account {
 };
 
 constinit Account accounts[kKinds];
+// Its peak begins anew with every ledger_take_peak(): hooks keep one peak up to date, not two. The peak of all time is the greater one.
 constinit Account total;
+constinit std::atomic<int64_t> peak_before{0};
 
 uint64_t positive(int64_t value) { return value > 0 ? static_cast<uint64_t>(value) : 0; }
 
@@ -36,7 +39,15 @@ int64_t ledger_told(LedgerKind kind) { return accounts[static_cast<size_t>(kind)
 uint64_t ledger_live(LedgerKind kind) {
     return kind >= LedgerKind::kCount ? 0 : positive(accounts[static_cast<size_t>(kind)].live.load(std::memory_order_relaxed));
 }
-uint64_t ledger_peak() { return positive(total.peak.load(std::memory_order_relaxed)); }
+uint64_t ledger_peak() {
+    return positive(std::max(total.peak.load(std::memory_order_relaxed), peak_before.load(std::memory_order_relaxed)));
+}
+LedgerReading ledger_take_peak() {
+    const int64_t live = total.live.load(std::memory_order_relaxed);
+    const int64_t peak = std::max(total.peak.exchange(live, std::memory_order_relaxed), live);
+    if (peak > peak_before.load(std::memory_order_relaxed)) peak_before.store(peak, std::memory_order_relaxed);
+    return {positive(live), positive(peak)};
+}
 uint64_t ledger_peak_of(LedgerKind kind) {
     return kind >= LedgerKind::kCount ? 0 : positive(accounts[static_cast<size_t>(kind)].peak.load(std::memory_order_relaxed));
 }

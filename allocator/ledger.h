@@ -13,5 +13,7 @@ uint64_t ledger_live(LedgerKind kind);
 int64_t ledger_told(LedgerKind kind);  // as it was told; may be a little below zero while additions are saved up (heap_table.h)
 uint64_t ledger_peak();
 uint64_t ledger_peak_of(LedgerKind kind);
+// The most that was live at once, of all kinds together, since this was last called; and begins anew. One caller at a time.
+LedgerReading ledger_take_peak();
 
 }  // namespace reprise

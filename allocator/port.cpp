@@ -147,6 +147,7 @@ constinit const AllocatorPort port{
     headroom,
     group_headroom,
     trim,
+    ledger_take_peak,
 };
 
 }  // namespace

@@ -51,8 +51,8 @@ reprise_segment segment_begin(const char *name, uint64_t replay_of) {
     return guarded_segment(
         [&] { return replay_of == 0 ? engine->forward_begin(name, nullptr, 0, false) : engine->replay_begin(name, replay_of, 0); });
 }
-reprise_segment forward_begin(const char *name, const reprise_scope_item *items, size_t count) {
-    return guarded_segment([&] { return engine->forward_begin(name, items, count, true); });
+reprise_segment forward_begin(const char *name, const reprise_scope_item *items, size_t count, uint32_t options) {
+    return guarded_segment([&] { return engine->forward_begin(name, items, count, true, options); });
 }
 reprise_segment replay_begin(const char *name, uint64_t instance, uint32_t options) {
     return guarded_segment([&] { return engine->replay_begin(name, instance, options); });
@@ -123,6 +123,9 @@ reprise_status report(uint64_t instance, reprise_status kind, const char *messag
     return guarded([&] { return engine->report(instance, kind, message); });
 }
 int mode() { return engine->mode(); }
+reprise_status note_replay(uint64_t instance, uint64_t clone_bytes) {
+    return guarded([&] { return engine->note_replay(instance, clone_bytes); });
+}
 
 constexpr reprise_engine_table kTable = {REPRISE_ENGINE_ABI,
                                          sizeof(reprise_engine_table),
@@ -149,7 +152,8 @@ constexpr reprise_engine_table kTable = {REPRISE_ENGINE_ABI,
                                          replay_dirty,
                                          note_generator,
                                          report,
-                                         mode};
+                                         mode,
+                                         note_replay};
 
 }  // namespace
 }  // namespace reprise

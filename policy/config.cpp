@@ -27,13 +27,26 @@ void choose(Config &config, const char *variable, const char *text, const std::v
                                 choices.front().first);
 }
 
+}  // namespace
+
 uint64_t machine_memory() {
     long pages = sysconf(_SC_PHYS_PAGES);
     long size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size) : 0;
 }
 
-}  // namespace
+bool Config::plans() const {
+    switch (policy) {
+        case Policy::kOff:
+        case Policy::kAudit:
+            return false;
+        case Policy::kSelective:
+        case Policy::kWhole:
+            return budget.given() || !plan.empty() || !save_plan.empty();
+        default:
+            return true;
+    }
+}
 
 const char *to_string(Policy policy) {
     switch (policy) {
@@ -41,6 +54,16 @@ const char *to_string(Policy policy) {
             return "selective";
         case Policy::kWhole:
             return "whole";
+        case Policy::kJoint:
+            return "joint";
+        case Policy::kEagerWhole:
+            return "eager-whole";
+        case Policy::kGreedy:
+            return "greedy";
+        case Policy::kFixed:
+            return "fixed";
+        case Policy::kRetain:
+            return "retain";
         case Policy::kAudit:
             return "audit";
         case Policy::kOff:
@@ -49,7 +72,9 @@ const char *to_string(Policy policy) {
     return "off";
 }
 
-bool parse_budget(const std::string &text, uint64_t whole, uint64_t *bytes) {
+bool parse_budget(const std::string &text, Budget *budget) {
+    *budget = {};
+    if (text == "auto") return budget->automatic = true;
     char *end = nullptr;
     double value = strtod(text.c_str(), &end);
     if (end == text.c_str() || !std::isfinite(value) || value <= 0) return false;
@@ -62,7 +87,8 @@ bool parse_budget(const std::string &text, uint64_t whole, uint64_t *bytes) {
         scale = 1;
     } else if (unit == "%") {
         if (value > 100) return false;
-        scale = static_cast<double>(whole) / 100;
+        budget->share = value / 100;
+        return true;
     } else {
         static constexpr char kPrefixes[] = "kmgt";
         for (int i = 0; i < 4; ++i) {
@@ -72,15 +98,25 @@ bool parse_budget(const std::string &text, uint64_t whole, uint64_t *bytes) {
     }
     double result = value * scale;
     if (result < 1 || result >= 9.2e18) return false;
-    *bytes = static_cast<uint64_t>(result);
+    budget->bytes = static_cast<uint64_t>(result);
     return true;
 }
 
 Config Config::from_environment(const char *(*lookup)(const char *name)) {
     Config config;
     choose<Policy>(config, "REPRISE_POLICY", lookup("REPRISE_POLICY"),
-                   {{"selective", Policy::kSelective}, {"whole", Policy::kWhole}, {"audit", Policy::kAudit}, {"off", Policy::kOff}},
+                   {{"selective", Policy::kSelective},
+                    {"whole", Policy::kWhole},
+                    {"joint", Policy::kJoint},
+                    {"eager-whole", Policy::kEagerWhole},
+                    {"greedy", Policy::kGreedy},
+                    {"fixed", Policy::kFixed},
+                    {"retain", Policy::kRetain},
+                    {"audit", Policy::kAudit},
+                    {"off", Policy::kOff}},
                    &config.policy);
+    choose<OnInfeasible>(config, "REPRISE_ON_INFEASIBLE", lookup("REPRISE_ON_INFEASIBLE"),
+                         {{"least", OnInfeasible::kLeast}, {"fail", OnInfeasible::kFail}}, &config.on_infeasible);
     choose<Verify>(config, "REPRISE_VERIFY", lookup("REPRISE_VERIFY"),
                    {{"off", Verify::kOff}, {"digest", Verify::kDigest}, {"bytes", Verify::kBytes}}, &config.verify);
     choose<OnReject>(config, "REPRISE_ON_REJECT", lookup("REPRISE_ON_REJECT"), {{"fail", OnReject::kFail}, {"warn", OnReject::kWarn}},
@@ -94,10 +130,22 @@ Config Config::from_environment(const char *(*lookup)(const char *name)) {
                      &config.log);
     choose<bool>(config, "REPRISE_DIRTY", lookup("REPRISE_DIRTY"), {{"wp-async", false}, {"compare", true}}, &config.force_compare);
     if (const char *text = lookup("REPRISE_BUDGET"); text != nullptr && *text != 0) {
-        if (!parse_budget(text, machine_memory(), &config.budget)) {
-            config.complaints.push_back("REPRISE_BUDGET=" + std::string(text).substr(0, 80) +
-                                        " is not a size (44GiB, 512M, a number of bytes) or a share of memory (80%); no budget is used");
+        if (!parse_budget(text, &config.budget)) {
+            config.complaints.push_back(
+                "REPRISE_BUDGET=" + std::string(text).substr(0, 80) +
+                " is not a size (44GiB, 512M, a number of bytes), a share of memory (80%) or auto; no budget is used");
         }
+    }
+    if (const char *text = lookup("REPRISE_PLAN"); text != nullptr) config.plan = text;
+    if (const char *text = lookup("REPRISE_SAVE_PLAN"); text != nullptr) config.save_plan = text;
+    const char *policy = lookup("REPRISE_POLICY");
+    const bool chosen = policy != nullptr && *policy != 0;
+    // What a budget or a plan is given for.
+    if (!chosen && (config.budget.given() || !config.plan.empty() || !config.save_plan.empty())) config.policy = Policy::kJoint;
+    if (config.plans() && !config.budget.given()) config.budget.automatic = true;
+    if (config.budget.bytes > machine_memory() && machine_memory() != 0) {
+        config.complaints.push_back("REPRISE_BUDGET=" + std::string(lookup("REPRISE_BUDGET")).substr(0, 80) +
+                                    " is more than this machine has; it is used as it is, and will not hold the job back");
     }
     if (const char *text = lookup("REPRISE_RECORDS"); text != nullptr) config.records = text;
     if (const char *text = lookup("REPRISE_REPORT"); text != nullptr) config.report = text;

@@ -46,13 +46,10 @@ Engine::Engine(const AllocatorPort &port, Config config)
       config_(std::move(config)),
       pool_(port),
       registry_(port, pool_, choose_guard(port, config_)),
-      preservation_(config_.policy, pool_),
-      records_(config_.records) {
+      preservation_(config_.plans() ? Policy::kSelective : config_.policy, pool_),
+      records_(config_.records),
+      planning_(port_, config_, records_) {
     for (const std::string &complaint : config_.complaints) log_line(LogLevel::kError, complaint);
-    if (config_.budget != 0) {
-        log_line(LogLevel::kWarn, format("REPRISE_BUDGET (%s) is noted but not enforced yet: every segment is replayed",
-                                         human_bytes(config_.budget).c_str()));
-    }
 }
 
 int Engine::mode() const {
@@ -62,7 +59,7 @@ int Engine::mode() const {
         case Policy::kAudit:
             return 1;
         default:
-            return 2;
+            return planning_.on() ? 3 : 2;
     }
 }
 
@@ -93,6 +90,9 @@ void Engine::fork_child() {
     forget_other_threads();
     // Its records are a run of their own, which names its contracts itself.
     records_.new_run();
+    work_depth_ = 0;
+    boundary_pending_ = false;
+    planning_.fork_child(pool_.live() + pool_.kept());
     for (const auto &[name, segment] : segments_) {
         segment->contract_digest = 0;
         segment->contracts = 0;

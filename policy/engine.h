@@ -8,6 +8,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,8 +18,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "policy/config.h"
 #include "policy/instance.h"
+#include "policy/planning.h"
 #include "policy/preservation.h"
 #include "policy/providers.h"
 #include "policy/records.h"
@@ -41,7 +45,7 @@ class Engine {
   public:
     Engine(const AllocatorPort &port, Config config);
 
-    reprise_segment forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given);
+    reprise_segment forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given, uint32_t options = 0);
     reprise_segment replay_begin(const char *name, uint64_t instance, uint32_t options);
     Status segment_end(reprise_segment segment, reprise_replay_result *result);
     Status segment_abort(uint64_t instance);
@@ -58,6 +62,7 @@ class Engine {
 
     size_t replay_dirty(uint64_t execution, reprise_range *ranges, size_t capacity);
     Status note_generator(uint64_t instance, const char *provider, const void *state, size_t size);
+    Status note_replay(uint64_t instance, uint64_t clone_bytes);
     Status report(uint64_t instance, reprise_status kind, const char *message);
     int mode() const;
 
@@ -69,6 +74,32 @@ class Engine {
 
   private:
     using Lock = std::unique_lock<std::mutex>;
+
+    // What changes the memory that we hold, or is an event of the planner's, happens while one of these lives. The mutex is held.
+    class OwnWork {
+      public:
+        explicit OwnWork(Engine &engine) : engine_(&engine) {
+            if (engine.planning_.on() && engine.work_depth_++ == 0) engine.planning_.enter();
+        }
+        ~OwnWork() { end(); }
+        OwnWork(const OwnWork &) = delete;
+        OwnWork &operator=(const OwnWork &) = delete;
+        void end();
+
+      private:
+        Engine *engine_;
+    };
+
+    // engine_plan.cpp
+    const char *replay_only(uint32_t options) const;
+    bool would_retain(const char *name, uint32_t options) const;
+    bool decide(Instance &instance, uint32_t options);
+    void remember_retained(uint64_t instance);
+    bool was_retained(uint64_t instance) const;
+    void note_changes(const Instance &instance, const Replay &replay);
+    void boundary_if_due(bool stepped);
+    void fill_plan(nlohmann::json &report) const;
+    MechanismKind mechanism_for(Buffer &buffer, const Instance &instance, bool learned);
 
     // engine_segments.cpp
     Instance *find_instance(uint64_t id, Status *why);
@@ -126,6 +157,12 @@ class Engine {
     BufferRegistry registry_;
     Preservation preservation_;
     RecordFile records_;
+    Planning planning_;
+    int work_depth_ = 0;
+    bool boundary_pending_ = false;    // the program stepped while an instance was outstanding
+    std::deque<uint64_t> retained_;    // the last ones, for what is said when one of them is replayed after all
+    bool retains_ = true;              // false: the program replays what it was told to retain
+    uint64_t forward_capture_ns_ = 0;  // of the forward that begins: spent in captures
 
     std::unordered_map<std::string, std::unique_ptr<Segment>> segments_;
     std::unordered_map<uint64_t, std::unique_ptr<Instance>> instances_;

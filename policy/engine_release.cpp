@@ -124,6 +124,8 @@ Status Engine::release(uint64_t id) {
 }
 
 void Engine::drop(Instance &instance) {
+    OwnWork work(*this);
+    if (instance.retained) remember_retained(instance.id);
     for (const ScopeEntry &entry : instance.scope) registry_.release(*entry.buffer, entry.version);
     instance.segment->unmanaged.erase(instance.id);
     instances_.erase(instance.id);
@@ -134,6 +136,7 @@ void Engine::window_may_have_ended() {
     if (!in_window_) return;
     if (std::any_of(instances_.begin(), instances_.end(), [](const auto &entry) { return entry.second->awaited(); })) return;
     in_window_ = false;
+    const OwnWork work(*this);
     pool_.window_ended();
     // None can be dead while no generation ended.
     if (const uint64_t endings = registry_.endings(); endings != declared_swept_at_) {
@@ -141,6 +144,7 @@ void Engine::window_may_have_ended() {
         forget_dead_declarations({0, UINTPTR_MAX});
     }
     registry_.window_ended(window_);
+    if (planning_.on()) boundary_if_due(false);
 }
 
 // Programs that make only the two calls never say when an instance is done. It is let go when its segment begins a new forward and it was
@@ -227,6 +231,7 @@ Status Engine::step() {
         }
         drop(*instance);
     }
+    if (planning_.on()) boundary_if_due(true);
     return {};
 }
 

@@ -224,6 +224,8 @@ void Engine::write_report() const {
                            {"bytes_tracked_peak", s.bytes_tracked_peak},
                            {"nanoseconds_forward", s.nanoseconds_forward},
                            {"nanoseconds_replay", s.nanoseconds_replay}};
+    json["ledger_peak"] = port_.ledger_peak();
+    fill_plan(json);
     json["segments"] = nlohmann::json::array();
     for (const auto &[name, segment] : segments_) {
         json["segments"].push_back({{"name", name},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "policy/clock.h"
 #include "policy/engine.h"
 #include "policy/log.h"
 
@@ -80,10 +81,19 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
         instance.refusals.push_back(cannot_read(buffer).text());
         return;
     }
-    if (buffer.outstanding() == 0) registry_.use(buffer, preservation_.choose(buffer, learned));
+    if (buffer.outstanding() == 0) registry_.use(buffer, mechanism_for(buffer, instance, learned));
 
     Version version = 0;
     CaptureCost cost;
+    PageRuns written;
+    const bool measured = planning_.on();
+    const uint64_t began = measured ? now_ns() : 0;
+    if (measured) {
+        planning_.uses(instance, buffer);
+        cost.pages = &written;
+        const auto planned = planning_.how(instance, buffer);
+        buffer.expect_unchanged = planned && planned->unchanged;
+    }
     Status status = registry_.capture(buffer, &version, cost);
     if (!status.ok() && buffer.outstanding() == 0) {
         buffer.watched_for_headroom = true;
@@ -96,6 +106,12 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
             format(
                 "buffer '%s' (%s) is watched, not preserved: too little memory is left for a copy; if it changes, its replay is rejected",
                 buffer.name.c_str(), human_bytes(buffer.range.size()).c_str()));
+    }
+    if (measured) {
+        const uint64_t spent = now_ns() - began;
+        forward_capture_ns_ += spent;
+        planning_.wrote(buffer, written);
+        if (buffer.mechanism->kind() == MechanismKind::kWhole) planning_.costs().copied(cost.copied, spent);
     }
     statistics_.bytes_preserved += cost.copied;
     statistics_.bytes_first_fill += cost.first_fill;

@@ -48,12 +48,17 @@ Instance *Engine::find_instance(uint64_t id, Status *why) {
     return nullptr;
 }
 
-reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given) {
+reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item *items, size_t count, bool items_given, uint32_t options) {
     if (Status status = check_name(name); !status.ok()) return failed(status);
     if (Status status = check_items(items, count); !status.ok()) return failed(status);
     const uint64_t began = now_ns();
     thread_state().engine = this;
     Lock lock(mutex_);
+    if (planning_.on() && !planning_.refusal().empty()) {
+        return failed(Status::error(REPRISE_REJECTED, "%s (REPRISE_ON_INFEASIBLE=fail)", planning_.refusal().c_str()));
+    }
+    if ((options & REPRISE_FORWARD_RETAINED_ONLY) != 0 && !would_retain(name, options)) return {0, 0, REPRISE_REPLAY, REPRISE_NOT_FOUND};
+    OwnWork work(*this);
     retire_unmanaged(segment_named(name));
     if (!in_window_) {
         in_window_ = true;
@@ -73,15 +78,22 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     execution->id = next_execution_++;
     execution->instance = instance.id;
     execution->thread = pthread_self();
-    const reprise_segment result{instance.id, execution->id, REPRISE_REPLAY, REPRISE_OK};
+    reprise_segment result{instance.id, execution->id, REPRISE_REPLAY, REPRISE_OK};
+    if (planning_.on() && decide(instance, options)) result.action = REPRISE_RETAIN;
+    Execution &open = *execution;
     instances_.emplace(instance.id, std::move(owned));
     executions_.emplace(result.execution, std::move(execution));
-    if (config_.policy != Policy::kOff) {
+    if (config_.policy != Policy::kOff && !instance.retained) {
         resolve_scope(instance, items, count, items_given);
         if (config_.verify != Verify::kOff) witness(instance);
     }
-    statistics_.nanoseconds_forward += now_ns() - began;
-    if (providers_.empty() || config_.policy == Policy::kOff) return result;
+    const uint64_t ended = now_ns();
+    open.began_ns = ended;
+    statistics_.nanoseconds_forward += ended - began;
+    if (planning_.on())
+        planning_.event(EventKind::kForwardBegin, instance, 0, ended - began - std::min(ended - began, forward_capture_ns_));
+    work.end();
+    if (providers_.empty() || config_.policy == Policy::kOff || instance.retained) return result;
 
     std::vector<Provider> providers = providers_;
     lock.unlock();
@@ -154,7 +166,17 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     Lock lock(mutex_);
     Status why;
     Instance *instance = find_instance(id, &why);
+    if (instance == nullptr && was_retained(id)) {
+        retains_ = false;
+        why = Status::error(REPRISE_WRONG_STATE,
+                            "instance %llu of segment '%s' was to be retained (its begin returned REPRISE_RETAIN), so nothing was recorded "
+                            "that a replay could load; keep the activations of such instances. From now on every segment is replayed",
+                            static_cast<unsigned long long>(id), name);
+        say_once(LogLevel::kError, "retain", why.text());
+        return failed(why);
+    }
     if (instance == nullptr) return failed(let_go_by_age(name, id) ? keep_longer(name, id) : why);
+    OwnWork work(*this);
     if (instance->segment->name != name) {
         return failed(Status::error(REPRISE_UNKNOWN_INSTANCE, "instance %llu belongs to segment '%s', not to '%s'",
                                     static_cast<unsigned long long>(id), instance->segment->name.c_str(), name));
@@ -190,6 +212,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         execution->began_ns = now_ns();
         execution->spent_ns = execution->began_ns - began;
         statistics_.nanoseconds_replay += execution->spent_ns;
+        if (planning_.on()) planning_.event(EventKind::kReplayBegin, *instance, 0, 0);
         executions_.emplace(result.execution, std::move(execution));
     };
     if (config_.policy == Policy::kOff) {
@@ -205,6 +228,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         return reject(why, instance->segment, instance, pthread_self());
     }
     if (why = replay->prepare(instance->scope); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
+    if (planning_.on()) note_changes(*instance, *replay);
     replay->for_each_changed([&](Buffer &buffer, uint64_t, const std::vector<Piece> &) {
         if (buffer.last_changed_window == window_) return;
         buffer.last_changed_window = window_;
@@ -225,6 +249,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         return refuse_and_let_go(why, *again->second);
     }
     const bool changed = replay->bytes_changed() != 0;
+    const uint64_t load_began = now_ns();
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
     if (config_.verify != Verify::kOff) {
         if (why = verify_loaded(*instance); !why.ok()) {
@@ -238,10 +263,12 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         statistics_.bytes_loaded += replay->bytes_changed();
     }
     execution->bytes_changed = replay->bytes_changed();
+    execution->loading_ns = now_ns() - load_began;
     execution->replay = std::move(replay);
     ++open_replays_;
     const std::vector<SavedState> states = instance->states;
     enter();
+    work.end();
     if (states.empty()) return result;
 
     // Providers run without the lock: they are the job's code. Another thread may abort the instance meanwhile.
@@ -340,6 +367,7 @@ Status Engine::segment_end(reprise_segment segment, reprise_replay_result *resul
         return Status::error(REPRISE_UNKNOWN_INSTANCE, "there is no execution %llu", static_cast<unsigned long long>(segment.execution));
     }
     Execution &execution = *found->second;
+    OwnWork work(*this);
     if (pthread_equal(execution.thread, pthread_self()) == 0) {
         return Status::error(REPRISE_WRONG_STATE, "a segment must be ended by the thread that began it (instance %llu)",
                              static_cast<unsigned long long>(segment.instance));
@@ -348,9 +376,14 @@ Status Engine::segment_end(reprise_segment segment, reprise_replay_result *resul
 
     const uint64_t began = now_ns();
     auto instance = instances_.find(execution.instance);
-    if (instance != instances_.end()) end_forward(*instance->second);
+    const uint64_t job_ns = began - std::min(began, execution.began_ns);
     executions_.erase(found);
-    if (instance != instances_.end() && instance->second->release_pending && instance->second->open_replays == 0) drop(*instance->second);
+    if (instance != instances_.end()) {
+        Instance &ended = *instance->second;
+        end_forward(ended);
+        if (planning_.on()) planning_.event(EventKind::kForwardEnd, ended, job_ns, now_ns() - began);
+        if (ended.retained || (ended.release_pending && ended.open_replays == 0)) drop(ended);
+    }
     statistics_.nanoseconds_forward += now_ns() - began;
     return {};
 }
@@ -380,6 +413,10 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     ReplayOutcome outcome = finish_replay(execution);
     std::erase(self.open_replays, id);
     const uint64_t spent = now_ns() - began;
+    if (planning_.on() && instance != nullptr) {
+        planning_.event(EventKind::kReplayEnd, *instance, began - std::min(began, execution.began_ns), 0);
+        planning_.costs().loaded(outcome.bytes_put_back, execution.loading_ns + spent);
+    }
     execution.spent_ns += spent;
     statistics_.nanoseconds_replay += spent;
 

@@ -68,10 +68,16 @@ struct Instance {
     uint32_t open_replays = 0;
     uint32_t replays = 0;
     bool release_pending = false;
-    bool managed = false;  // by an adapter that releases it; else it is let go by the rules of retire_unmanaged()
+    uint64_t cycle = 0;     // in which its forward began, and
+    int32_t in_cycle = -1;  // its number there; -1: nothing is planned
+    int32_t planned = -1;   // its number in the plan in force then; -1: it has none
+    bool retained = false;  // nothing was recorded: it will not be replayed
+    bool managed = false;   // by an adapter that releases it; else it is let go by the rules of retire_unmanaged()
 
     // Will it be replayed (again), for all that can be known? What belongs to one window is judged by this.
-    bool awaited() const { return managed || replays == 0 || open_replays != 0 || state == State::kForward; }
+    bool awaited() const { return !retained && (managed || replays == 0 || open_replays != 0 || state == State::kForward); }
+    // Is a replay of it still to come, for all that can be known?
+    bool unfinished() const { return state == State::kForward || open_replays != 0 || (!retained && replays == 0); }
 };
 
 struct Execution {
@@ -83,7 +89,8 @@ struct Execution {
     std::unique_ptr<Replay> replay;
     std::vector<SavedState> present_states;  // what providers are put back to
     uint64_t began_ns = 0;
-    uint64_t spent_ns = 0;  // in Reprise
+    uint64_t spent_ns = 0;    // in Reprise
+    uint64_t loading_ns = 0;  // of that: for the bytes that were loaded
     uint64_t bytes_changed = 0;
 };
 

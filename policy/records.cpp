@@ -74,13 +74,16 @@ void RecordFile::give_up(const char *what, int error) {
 }
 
 void RecordFile::write(const nlohmann::json &line) {
+    if (wanted_) write_line(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void RecordFile::write_line(std::string text) {
     if (!wanted_) return;
     struct stat status {};
     if (fstat(descriptor_, &status) != 0 || status.st_dev != device_ || status.st_ino != inode_) {
         // Somebody closed our descriptor; its number is not ours any more.
         if (!open()) return;
     }
-    std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     text += '\n';
     const QuietSignals quiet;
     if (regular_ && fstat(descriptor_, &status) == 0) {

@@ -17,6 +17,8 @@ class RecordFile {
     bool wanted() const { return wanted_; }
     // Cheap when nothing is wanted; else serialises and writes at once.
     void write(const nlohmann::json &line);
+    // The same, of a line that is JSON already (without its end).
+    void write_line(std::string text);
     const std::string &run() const { return run_; }
     // In a forked child: what it writes is a run of its own.
     void new_run();

@@ -43,6 +43,7 @@ struct Buffer {
     uint64_t last_changed_window = 0;
     bool promoted = false;  // a watched buffer that changed: preserved from now on
     bool watched_for_headroom = false;
+    bool expect_unchanged = false;  // since its last capture, says the plan: then comparing first is worth it
 
     size_t outstanding() const { return mechanism ? mechanism->outstanding() : 0; }
 };

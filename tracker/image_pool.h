@@ -57,6 +57,7 @@ class ImagePool {
     void trim();
 
     size_t live() const { return live_; }
+    size_t kept() const { return kept_bytes_; }  // for reuse, beside what is live
     size_t live_peak() const { return live_peak_; }
     // For tests: behave as if only this much were free (SIZE_MAX: ask the machine).
     void limit_headroom(size_t bytes) { headroom_limit_ = bytes; }

@@ -21,9 +21,10 @@ enum class MechanismKind : uint8_t { kNone, kSmall, kWhole, kShadow, kWatch };
 const char *to_string(MechanismKind kind);
 
 struct CaptureCost {
-    uint64_t copied = 0;      // bytes copied from the job's memory
-    uint64_t first_fill = 0;  // of these, into a shadow or pool used for the first time
-    bool written = false;     // the bytes are not (or may not be) those of the capture before
+    uint64_t copied = 0;        // bytes copied from the job's memory
+    uint64_t first_fill = 0;    // of these, into a shadow or pool used for the first time
+    bool written = false;       // the bytes are not (or may not be) those of the capture before
+    PageRuns *pages = nullptr;  // where the pages written since then go, if the caller wants them and it can be told
 };
 
 // A run of live bytes that differs (or may differ) from a version, and where that version's bytes are.
@@ -43,12 +44,14 @@ struct ReplayView {
     std::vector<Piece> pieces;     // D, ascending
     PageBits loaded;               // pages of D (page-granular mechanisms)
     PageBits clean_before;         // pages of D that equalled the newest version before the load
+    PageRuns since_capture;        // pages written since the newest capture, as far as can be told
     bool deep = false;             // look for strays also where that costs a comparison of everything
 
     void clear() {
         pieces.clear();  // keeps its memory: a Replay is used again and again
         loaded = {};
         clean_before = {};
+        since_capture.clear();
     }
 };
 

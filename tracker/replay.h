@@ -75,6 +75,14 @@ class Replay {
         }
     }
 
+    // Visits every buffer that was found written since its newest capture, with the pages.
+    template <class Fn>
+    void for_each_written(Fn fn) const {
+        for (const Item &item : items()) {
+            if (!item.view.since_capture.empty()) fn(*item.buffer, item.view.since_capture);
+        }
+    }
+
   private:
     struct Item {
         Buffer *buffer = nullptr;

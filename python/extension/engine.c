@@ -35,8 +35,9 @@ static PyObject *segment_tuple(reprise_segment s) {
 static PyObject *forward_begin(PyObject *module, PyObject *args) {
     const char *name;
     PyObject *packed = NULL, *extra = NULL;
+    unsigned int options = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "s|OO:forward_begin", &name, &packed, &extra) || !ready()) return NULL;
+    if (!PyArg_ParseTuple(args, "s|OOI:forward_begin", &name, &packed, &extra, &options) || !ready()) return NULL;
     reprise_py_scope scope;
     reprise_py_scope_start(&scope);
     if (reprise_py_scope_add(&scope, packed) < 0 || reprise_py_scope_add(&scope, extra) < 0) {
@@ -45,7 +46,7 @@ static PyObject *forward_begin(PyObject *module, PyObject *args) {
     }
     reprise_segment s;
     Py_BEGIN_ALLOW_THREADS;
-    s = table->forward_begin(name, scope.items, scope.count);
+    s = table->forward_begin(name, scope.items, scope.count, options);
     Py_END_ALLOW_THREADS;
     reprise_py_scope_finish(&scope);
     return segment_tuple(s);
@@ -147,6 +148,13 @@ static PyObject *step(PyObject *module, PyObject *unused) {
     return PyLong_FromLong(status);
 }
 
+static PyObject *note_replay(PyObject *module, PyObject *args) {
+    unsigned long long instance, clone_bytes;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KK:note_replay", &instance, &clone_bytes) || !ready()) return NULL;
+    return PyLong_FromLong(table->note_replay(instance, clone_bytes));
+}
+
 static PyObject *note_generator(PyObject *module, PyObject *args) {
     unsigned long long instance, address;
     const char *provider;
@@ -222,7 +230,7 @@ static PyObject *same(PyObject *module, PyObject *args) {
 
 PyMethodDef reprise_py_engine_methods[] = {
     {"open", open_table, METH_O, "open(address): use the engine whose table stands there."},
-    {"forward_begin", forward_begin, METH_VARARGS, "forward_begin(name, items, extra) -> (instance, execution, action, status)"},
+    {"forward_begin", forward_begin, METH_VARARGS, "forward_begin(name, items, extra, options) -> (instance, execution, action, status)"},
     {"segment_end", segment_end, METH_VARARGS, "segment_end(instance, execution[, action]) -> status"},
     {"replay_begin", replay_begin, METH_VARARGS, "replay_begin(name, instance, options) -> (instance, execution, action, status)"},
     {"replay_end", replay_end, METH_VARARGS, "replay_end(instance, execution) -> (status, (changed, kept, conflict, stray))"},
@@ -230,6 +238,7 @@ PyMethodDef reprise_py_engine_methods[] = {
     {"segment_abort", segment_abort, METH_O, "segment_abort(instance) -> status"},
     {"release", release, METH_O, "release(instance) -> status"},
     {"step", step, METH_NOARGS, "step() -> status"},
+    {"note_replay", note_replay, METH_VARARGS, "note_replay(instance, clone_bytes) -> status"},
     {"note_generator", note_generator, METH_VARARGS, "note_generator(instance, provider, address, size) -> status"},
     {"mode", mode, METH_NOARGS, "mode() -> 0 off, 1 audit, 2 protect"},
     {"last_error", last_error, METH_NOARGS, "last_error() -> text"},

@@ -26,7 +26,7 @@ class ExtensionEngine(CtypesEngine):
         super().__init__()
         extension.open(int(self._table_address()))
         for name in (
-            "forward_begin segment_end replay_begin replay_end replay_dirty segment_abort release step note_generator mode last_error"
+            "forward_begin segment_end replay_begin replay_end replay_dirty segment_abort release step note_generator note_replay mode last_error"
         ).split():
             setattr(self, name, getattr(extension, name))
         self.pack = extension.Items

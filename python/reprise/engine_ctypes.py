@@ -9,7 +9,7 @@ from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint32, c_uint6
 from reprise import library
 from reprise.status import NAME_MAX, OK, UNAVAILABLE, RepriseError, error_for
 
-ABI = 1
+ABI = 2
 
 
 class Segment(ctypes.Structure):
@@ -74,13 +74,14 @@ class Table(ctypes.Structure):
         ("fork_prepare", c_void_p),
         ("fork_parent", c_void_p),
         ("fork_child", c_void_p),
-        ("forward_begin", _function(Segment, c_char_p, POINTER(Item), c_size_t)),
+        ("forward_begin", _function(Segment, c_char_p, POINTER(Item), c_size_t, c_uint32)),
         ("replay_begin", _function(Segment, c_char_p, c_uint64, c_uint32)),
         ("replay_end", _function(c_int, Segment, POINTER(Result))),
         ("replay_dirty", _function(c_size_t, c_uint64, POINTER(Range), c_size_t)),
         ("note_generator", _function(c_int, c_uint64, c_char_p, c_void_p, c_size_t)),
         ("report", _function(c_int, c_uint64, c_int, c_char_p)),
         ("mode", _function(c_int)),
+        ("note_replay", _function(c_int, c_uint64, c_uint64)),
     ]
 
 
@@ -122,7 +123,7 @@ class CtypesEngine:
         array = (Item * len(items))(*[Item(a, n, name, flags, 0) for (a, n, _, flags), name in zip(items, names)])
         return array, names
 
-    def forward_begin(self, name, packed=None, extra=()):
+    def forward_begin(self, name, packed=None, extra=(), options=0):
         array = packed[0] if packed is not None else (Item * 0)()
         if extra:
             more = self.pack(extra)
@@ -130,7 +131,7 @@ class CtypesEngine:
             ctypes.memmove(both, array, ctypes.sizeof(array))
             ctypes.memmove(ctypes.byref(both, ctypes.sizeof(array)), more[0], ctypes.sizeof(more[0]))
             array = both
-        s = self.table.forward_begin(_name(name), array, len(array))
+        s = self.table.forward_begin(_name(name), array, len(array), options)
         return s.instance, s.execution, s.action, s.status
 
     def segment_begin(self, name, replay_of=0):
@@ -173,6 +174,9 @@ class CtypesEngine:
 
     def note_generator(self, instance, provider, address, size):
         return self.table.note_generator(instance, _name(provider), address, size)
+
+    def note_replay(self, instance, clone_bytes):
+        return self.table.note_replay(instance, clone_bytes)
 
     def mode(self):
         return self.table.mode()

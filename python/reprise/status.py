@@ -21,10 +21,12 @@ ITEM_ARGUMENT = 2
 ITEM_GENERATOR = 4
 
 REPLAY_GATED = 1
+FORWARD_REPLAY_ONLY, FORWARD_RETAINED_ONLY = 1, 2
 
 MODE_OFF = 0
 MODE_AUDIT = 1
 MODE_PROTECT = 2
+MODE_PLAN = 3  # protect, and forwards may be retained
 
 NAME_MAX = 255  # bytes, without the terminating zero
 

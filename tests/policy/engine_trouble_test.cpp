@@ -322,25 +322,29 @@ TEST(Config, ValuesThatDoNotParseAreSaidAndDefaulted) {
     });
     EXPECT_EQ(config.policy, Policy::kSelective);
     EXPECT_EQ(config.verify, Verify::kBytes);
-    EXPECT_EQ(config.budget, 0u);
+    EXPECT_FALSE(config.budget.given());
     ASSERT_EQ(config.complaints.size(), 2u);
     EXPECT_NE(config.complaints[0].find("REPRISE_POLICY=sometimes"), std::string::npos);
-    EXPECT_NE(config.complaints[0].find("selective, whole, audit, off"), std::string::npos);
+    EXPECT_NE(config.complaints[0].find("selective, whole, joint, eager-whole, greedy, fixed, retain, audit, off"), std::string::npos);
 }
 
 TEST(Config, Budgets) {
-    uint64_t bytes = 0;
+    Budget budget;
     const uint64_t gib = 1 << 30;
-    EXPECT_TRUE(parse_budget("44GiB", 0, &bytes));
-    EXPECT_EQ(bytes, 44 * gib);
-    EXPECT_TRUE(parse_budget("1.5g", 0, &bytes));
-    EXPECT_EQ(bytes, gib * 3 / 2);
-    EXPECT_TRUE(parse_budget("80%", 100 * gib, &bytes));
-    EXPECT_EQ(bytes, 80 * gib);
-    EXPECT_TRUE(parse_budget("4096", 0, &bytes));
-    EXPECT_EQ(bytes, 4096u);
+    EXPECT_TRUE(parse_budget("44GiB", &budget));
+    EXPECT_EQ(budget.bytes, 44 * gib);
+    EXPECT_TRUE(parse_budget("1.5g", &budget));
+    EXPECT_EQ(budget.bytes, gib * 3 / 2);
+    EXPECT_TRUE(parse_budget("80%", &budget));
+    EXPECT_EQ(budget.bytes, 0u);
+    EXPECT_DOUBLE_EQ(budget.share, 0.8);
+    EXPECT_TRUE(parse_budget("4096", &budget));
+    EXPECT_EQ(budget.bytes, 4096u);
+    EXPECT_TRUE(parse_budget("auto", &budget));
+    EXPECT_TRUE(budget.automatic);
+    EXPECT_EQ(budget.bytes, 0u);
     for (const char *bad : {"", "x", "0", "-5", "120%", "5 parsecs", "nan", "inf", "1e40"})
-        EXPECT_FALSE(parse_budget(bad, gib, &bytes)) << bad;
+        EXPECT_FALSE(parse_budget(bad, &budget)) << bad;
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ class ReferenceEngine:
     def pack(self, items):
         return list(items)
 
-    def forward_begin(self, name, packed=(), extra=()):
+    def forward_begin(self, name, packed=(), extra=(), options=0):
         if not name or len(name.encode()) > 255:
             self.error = "a segment's name is empty or too long"
             return 0, 0, 0, INVALID_ARGUMENT
@@ -168,6 +168,9 @@ class ReferenceEngine:
 
     def report(self, instance, kind, message):
         return self.judge(kind, message)
+
+    def note_replay(self, instance, clone_bytes):
+        return OK
 
     def note_generator(self, instance, provider, address, size):
         self.notes.setdefault(instance, {})[provider] = read(address, size)

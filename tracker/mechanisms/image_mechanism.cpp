@@ -23,7 +23,9 @@ void ImageMechanism::add(Version version) {
 Status ImageMechanism::capture(Version version, CaptureCost &cost) {
     const size_t size = buffer_.range.size();
     const bool small = kind_ == MechanismKind::kSmall;
-    if (latest_ != nullptr && small && kernels::equal(live(), latest_->image.data(), size)) {
+    // Small ones always; large ones where the plan says that the comparison will go through and saves a copy that others share.
+    const bool compare = small || (buffer_.expect_unchanged && latest_ != nullptr && latest_->versions != 0);
+    if (latest_ != nullptr && compare && kernels::equal(live(), latest_->image.data(), size)) {
         add(version);
         return {};
     }
@@ -41,6 +43,7 @@ Status ImageMechanism::capture(Version version, CaptureCost &cost) {
     }
     kernels::copy(latest_->image.data(), live(), size);
     cost.copied += size;
+    if (cost.pages != nullptr && filled_ && small) append_run(*cost.pages, 0, page_count());
     if (!filled_) cost.first_fill += size;
     filled_ = true;
     add(version);
@@ -70,12 +73,14 @@ Status ImageMechanism::changed(Version version, ReplayView &view) {
     if (kind_ == MechanismKind::kSmall) {
         if (record->wrote == Wrote::kYes || !kernels::equal(live(), image, range.size())) {
             view.pieces.push_back({range.begin, image, range.size(), record->wrote == Wrote::kNo});
+            append_run(view.since_capture, 0, page_count());
         }
         return {};
     }
     for (size_t offset = 0; offset < range.size(); offset += kHugePageSize) {
         size_t size = std::min(kHugePageSize, range.size() - offset);
         if (kernels::equal(reinterpret_cast<const void *>(range.begin + offset), image + offset, size)) continue;
+        if (view.since_capture.empty()) append_run(view.since_capture, 0, page_count());
         if (!view.pieces.empty() && view.pieces.back().range().end == range.begin + offset) {
             view.pieces.back().size += size;
         } else {

@@ -40,6 +40,7 @@ class ImageMechanism final : public Mechanism {
     };
     void add(Version version);
     const void *live() const { return reinterpret_cast<const void *>(buffer_.range.begin); }
+    uint32_t page_count() const { return static_cast<uint32_t>(buffer_.range.pages().size() / kPageSize); }
     Record *find(Version version);
     const Record *find(Version version) const;
 

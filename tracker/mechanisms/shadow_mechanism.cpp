@@ -269,6 +269,7 @@ Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
         const PageRuns written = unite(watched, unite(dense, probed));
         if (!save_needed(written, version)) unsaved_until_ = version;
         update_shadow(written, version, cost);
+        if (cost.pages != nullptr) *cost.pages = written;
         ++captures_;
         // A guarded block that becomes dense is compared or copied whole at the next chance: no write is lost by the change.
         adapt_blocks(watched);
@@ -392,6 +393,7 @@ Status ShadowMechanism::changed(Version version, ReplayView &view) {
         PageRun pages = block_pages(block);
         if (!block_equals(pages, deltas)) append_run(dense, pages.first, pages.count);
     }
+    view.since_capture = unite(now, dense);
     if (now.empty() && dense.empty() && deltas.empty() && (writes == nullptr || writes->runs.empty())) return {};
 
     view.loaded = PageBits(page_count_);

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define REPRISE_ENGINE_ABI 1u
+#define REPRISE_ENGINE_ABI 2u
 
 /* Flags of one scope item. */
 #define REPRISE_ITEM_PARAMETER 1u  /* may be watched instead of preserved when large (DESIGN: watch) */
@@ -26,6 +26,11 @@ typedef struct reprise_scope_item {
     uint32_t flags;
     uint32_t reserved;
 } reprise_scope_item;
+
+/* Options of one forward. */
+#define REPRISE_FORWARD_REPLAY_ONLY 1u /* its activations cannot be kept (reentrant torch form): it is replayed whatever the plan is */
+/* Begins only what is to be retained, for which no scope is needed; else nothing begins and the status is REPRISE_NOT_FOUND. */
+#define REPRISE_FORWARD_RETAINED_ONLY 2u
 
 /* Options of one replay. */
 #define REPRISE_REPLAY_GATED \
@@ -63,8 +68,8 @@ typedef struct reprise_engine_table {
     void (*fork_child)(void); /* re-opens descriptors, goes single-threaded */
     /* for adapters */
     /* Begins a forward with this scope beside what is declared (what reprise_scope + reprise_segment_begin do, with names and flags), that
-     * the adapter will release. */
-    reprise_segment (*forward_begin)(const char *name, const reprise_scope_item *items, size_t count);
+     * the adapter will release, with REPRISE_FORWARD_* options. Its action may be REPRISE_RETAIN: then it is over with its end. */
+    reprise_segment (*forward_begin)(const char *name, const reprise_scope_item *items, size_t count, uint32_t options);
     /* As segment_begin(name, instance) with REPRISE_REPLAY_* options. */
     reprise_segment (*replay_begin)(const char *name, uint64_t instance, uint32_t options);
     /* As segment_end; writes *result also when the status is REPRISE_DIVERGED. */
@@ -78,8 +83,11 @@ typedef struct reprise_engine_table {
     /* A rejection or divergence decided by the adapter (Python state, storage replaced): counted, recorded, said by policy. Returns
      * REPRISE_OK when the policy is to warn (the message has been printed), else the status that the caller must raise. */
     reprise_status (*report)(uint64_t instance, reprise_status kind, const char *message);
-    /* 0 off (adapters skip all work), 1 audit (observe, change nothing), 2 protect. */
+    /* 0 off (adapters skip all work), 1 audit (observe, change nothing), 2 protect, 3 protect and plan: forwards may be retained. */
     int (*mode)(void);
+    /* What the adapter's side of the instance's replay took: bytes of saved tensors that it had to clone because they alias state that
+     * changes before their backward (not 0: such activations can never be kept). */
+    reprise_status (*note_replay)(uint64_t instance, uint64_t clone_bytes);
 } reprise_engine_table;
 
 /* libreprise.so: the engine's table, opening it if needed; NULL when it cannot be opened (reprise_last_error says why). */

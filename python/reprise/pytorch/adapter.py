@@ -8,7 +8,7 @@ from reprise.pytorch.calibrate import may_check
 from reprise.pytorch.instance import Instance
 from reprise.pytorch.names import SegmentNames, unwrap
 from reprise.pytorch.scope import Scopes
-from reprise.status import MODE_OFF, MODE_PROTECT, OK, error_for
+from reprise.status import MODE_OFF, MODE_PLAN, MODE_PROTECT, OK, error_for
 
 
 class Adapter:
@@ -16,7 +16,8 @@ class Adapter:
 
     def __init__(self, engine, compat, settings, calibrate=True):
         self.engine, self.compat, self.settings = engine, compat, settings
-        self.mode = engine.mode()
+        mode = engine.mode()
+        self.mode, self.plans = min(mode, MODE_PROTECT), mode == MODE_PLAN
         self.scopes = Scopes()
         self.names = SegmentNames(settings.include, settings.exclude)
         self.lock = threading.RLock()

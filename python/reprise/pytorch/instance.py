@@ -8,7 +8,7 @@ from reprise.pytorch.compat import autograd
 from reprise.pytorch.pystate import CannotRewind, Rollback, describe
 from reprise.pytorch.saved import Ranges, SavedCopies
 from reprise.pytorch.scope import _tensors_in
-from reprise.status import BUSY, ITEM_GENERATOR, MODE_AUDIT, OK, REJECTED, RELEASED, REPLAY, REPLAY_GATED, RETAIN, DivergedError, error_for
+from reprise.status import BUSY, FORWARD_REPLAY_ONLY, FORWARD_RETAINED_ONLY, ITEM_GENERATOR, MODE_AUDIT, OK, REJECTED, RELEASED, REPLAY, REPLAY_GATED, RETAIN, DivergedError, error_for
 
 NEW, OPEN, DONE = range(3)
 
@@ -32,6 +32,7 @@ class Instance:
         "wrote",
         "step",
         "check",
+        "replay_only",
         "released",
         "__weakref__",
     )
@@ -41,6 +42,7 @@ class Instance:
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
         self.scope, self.generators, self.replays, self.wrote, self.check = None, (), 0, (), None
         self.step, self.released = adapter.steps, None
+        self.replay_only = reentrant  # its activations cannot be kept
 
     def __getattr__(self, attribute):
         return getattr(self.function, attribute)
@@ -69,13 +71,22 @@ class Instance:
         """Records the contract. Whatever goes wrong in here is said, and the call runs as without us."""
         self.phase = OPEN
         adapter = self.adapter
+        if adapter.plans and not self.replay_only:
+            number, execution, action, status = adapter.engine.forward_begin(self.name, None, (), FORWARD_RETAINED_ONLY)
+            if status == OK:
+                self.number, self.execution, self.action = number, execution, action
+                return
         try:
             scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
             captured = generators.capture(scope.states)
         except Exception as error:
             adapter.unprotected(self.name, "its scope could not be found: %s: %s" % (type(error).__name__, error))
             return
-        number, self.execution, self.action, status = adapter.engine.forward_begin(self.name, scope.packed, scope.extra)
+        number, self.execution, self.action, status = adapter.engine.forward_begin(
+            self.name, scope.packed, scope.extra, FORWARD_REPLAY_ONLY if self.replay_only else 0
+        )
+        if status == REJECTED:  # the user asked to fail: no plan fits the budget
+            raise error_for(status, adapter.engine.last_error())
         if status != OK:
             adapter.unprotected(self.name, adapter.engine.last_error() or "status %d" % status)
             return
@@ -100,10 +111,10 @@ class Instance:
         self.phase = DONE
         if not self.number:
             return
-        if self.reentrant:
+        if self.reentrant and self.action != RETAIN:
             self.wrote = [set(snapshot.changed()) for _, snapshot in self.scope.python]
         self.adapter.engine.segment_end(self.number, self.execution, self.action)
-        if self.action == RETAIN and not self.reentrant:
+        if self.action == RETAIN:
             self.release()
 
     # ---- B ------------------------------------------------------------------------------------------------------------------------------
@@ -204,11 +215,11 @@ class Instance:
 class _Replay:
     """The two halves of one replay around the function."""
 
-    __slots__ = ("instance", "execution", "rollback", "rewind", "gated", "versions", "early_stop")
+    __slots__ = ("instance", "execution", "rollback", "rewind", "gated", "versions", "early_stop", "copies")
 
     def __init__(self, instance, execution, rollback, rewind, gated):
         self.instance, self.execution, self.rollback, self.rewind, self.gated = instance, execution, rollback, rewind, gated
-        self.versions, self.early_stop = (), None
+        self.versions, self.early_stop, self.copies = (), None, None
 
     def prepare(self, args, kwargs):
         """Sets Python state and generators; returns the hooks to run under, or None."""
@@ -239,8 +250,13 @@ class _Replay:
         self.versions = [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
         ranges = Ranges(dirty)
         if self.early_stop is None:
-            return SavedCopies(adapter.compat, ranges)
-        return _Both(_Pushed(self.early_stop.pair), lambda: SavedCopies(adapter.compat, ranges))
+            self.copies = SavedCopies(adapter.compat, ranges)
+            return self.copies
+        return _Both(_Pushed(self.early_stop.pair), lambda: self._copies(ranges))
+
+    def _copies(self, ranges):
+        self.copies = SavedCopies(self.instance.adapter.compat, ranges)
+        return self.copies
 
     def _without_generators(self, dirty):
         regions = [(item[0], item[0] + item[1]) for item in self.instance.scope.items() if item[3] & ITEM_GENERATOR]
@@ -251,6 +267,8 @@ class _Replay:
         instance, adapter = self.instance, self.instance.adapter
         stopped = error is None or isinstance(error, adapter.compat.stop_error)
         status, result = OK, (0, 0, 0, 0)
+        if self.copies is not None and self.copies.bytes:
+            adapter.engine.note_replay(instance.number, self.copies.bytes)
         try:
             status, result = adapter.engine.replay_end(instance.number, self.execution)
         finally:

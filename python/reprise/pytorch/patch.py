@@ -189,6 +189,8 @@ class Patch:
             return
         given, named = rebuild(instance)
         generator = original(*given, **named)
+        if context is not self.compat.no_context:  # the user's own choice of what is saved: not ours to change
+            instance.replay_only = True
         instance.begin(args, kwargs)
         if instance.action == RETAIN:  # activations are kept: no hooks, nothing to replay
             try:

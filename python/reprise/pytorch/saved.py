@@ -39,7 +39,7 @@ class SavedCopies:
     """The hooks of one replay: `with SavedCopies(compat, ranges): run`."""
 
     def __init__(self, compat, ranges):
-        self.copies = {}
+        self.copies, self.bytes = {}, 0  # bytes: of all copies, known when the block is left
         top = compat.top_hooks()
         copies, no_dispatch = self.copies, compat.no_dispatch
 
@@ -81,4 +81,5 @@ class SavedCopies:
 
     def __exit__(self, *unused):
         autograd._pop_saved_tensors_default_hooks()
+        self.bytes = sum(copy.nbytes for copy in self.copies.values())
         self.copies.clear()

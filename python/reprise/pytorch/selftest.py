@@ -26,7 +26,7 @@ class ProbeEngine:
     def pack(self, items):
         return list(items)
 
-    def forward_begin(self, name, packed=(), extra=()):
+    def forward_begin(self, name, packed=(), extra=(), options=0):
         self.count += 1
         self.forwards += 1
         self.instances[self.count] = [(a, ctypes.string_at(a, n)) for a, n, _, _ in list(packed) + list(extra)]
@@ -57,6 +57,9 @@ class ProbeEngine:
         return OK
 
     def note_generator(self, *unused):
+        return OK
+
+    def note_replay(self, *unused):
         return OK
 
     def report(self, instance, kind, message):

@@ -1,0 +1,168 @@
+#include "policy/cost_meter.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "allocator/base/types.h"
+#include "kernels/kernels.h"
+#include "policy/clock.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kScratch = size_t{16} << 20;
+constexpr int kRounds = 5;
+constexpr uint64_t kLeastBytes = uint64_t{1} << 20;  // less is mostly the fixed part
+
+int64_t middle(std::vector<int64_t> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+int64_t ps_per_page(uint64_t nanoseconds, size_t bytes) {
+    return static_cast<int64_t>(nanoseconds * 1000 / std::max<size_t>(1, bytes / kPageSize));
+}
+
+class Scratch {
+  public:
+    Scratch() : memory_(mmap(nullptr, kScratch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+        if (*this) std::memset(memory_, 1, kScratch);
+    }
+    ~Scratch() {
+        if (*this) munmap(memory_, kScratch);
+    }
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+    explicit operator bool() const { return memory_ != MAP_FAILED; }
+    char *data() const { return static_cast<char *>(memory_); }
+    AddressRange range() const { return {reinterpret_cast<uintptr_t>(memory_), reinterpret_cast<uintptr_t>(memory_) + kScratch}; }
+
+  private:
+    void *memory_;
+};
+
+// Writes one byte in every `stride`-th page.
+uint64_t touch(char *data, size_t stride, char value) {
+    const uint64_t began = now_ns();
+    for (size_t page = 0; page < kScratch / kPageSize; page += stride) data[page * kPageSize] = value;
+    return now_ns() - began;
+}
+
+// Kernel and processor: another of either, and the costs are measured again.
+std::string machine_digest() {
+    utsname system{};
+    uname(&system);
+    std::string text = std::string(system.release) + '\n' + system.version + '\n';
+    std::ifstream cpu("/proc/cpuinfo");
+    for (std::string line; std::getline(cpu, line);) {
+        if (line.rfind("model name", 0) == 0 || line.rfind("CPU part", 0) == 0) {
+            text += line + '\n';
+            break;
+        }
+    }
+    text += std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
+    char out[17];
+    snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(kernels::digest(text.data(), text.size())));
+    return out;
+}
+
+std::string cache_file() {
+    std::string folder;
+    if (const char *cache = getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
+        folder = cache;
+    } else if (const char *home = getenv("HOME"); home != nullptr && *home == '/') {
+        folder = std::string(home) + "/.cache";
+    }
+    return folder.empty() ? "" : folder + "/reprise/costs-" + machine_digest();
+}
+
+// One line of numbers: a file that is not that is no cache.
+bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
+    FILE *file = path.empty() ? nullptr : fopen(path.c_str(), "re");
+    if (file == nullptr) return false;
+    long long copy = 0, arm = 0, delta = 0, load = 0;
+    const bool whole = fscanf(file, "1 %lld %lld %lld %lld", &copy, &arm, &delta, &load) == 4;
+    fclose(file);
+    constexpr long long kMost = 1'000'000'000;  // a millisecond per page is nonsense
+    for (long long value : {copy, arm, delta, load}) {
+        if (value < 1 || value > kMost) return false;
+    }
+    costs.copy_ps = copy, costs.arm_ps = arm, costs.delta_ps = delta, costs.selective_load_ps = load;
+    return whole;
+}
+
+void write_cache(const std::string &path, const planner::MechanismCosts &costs) {
+    if (path.empty()) return;
+    const std::string folder = path.substr(0, path.rfind('/'));
+    mkdir(folder.substr(0, folder.rfind('/')).c_str(), 0755);
+    mkdir(folder.c_str(), 0755);
+    const std::string draft = path + '.' + std::to_string(getpid());
+    FILE *file = fopen(draft.c_str(), "we");
+    if (file == nullptr) return;
+    fprintf(file, "1 %lld %lld %lld %lld\n", static_cast<long long>(costs.copy_ps), static_cast<long long>(costs.arm_ps),
+            static_cast<long long>(costs.delta_ps), static_cast<long long>(costs.selective_load_ps));
+    if (fclose(file) != 0 || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+}
+
+}  // namespace
+
+void CostMeter::add(Samples &samples, uint64_t bytes, uint64_t nanoseconds) {
+    if (bytes < kLeastBytes) return;
+    const int64_t value = ps_per_page(nanoseconds, bytes);
+    samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(std::clamp<int64_t>(value, 1, UINT32_MAX));
+}
+
+int64_t CostMeter::median(const Samples &samples, int64_t otherwise) {
+    constexpr size_t kEnough = 5;
+    if (samples.count < kEnough) return otherwise;
+    const size_t count = std::min(samples.count, kSamples);
+    return middle({samples.ps_per_page.begin(), samples.ps_per_page.begin() + static_cast<long>(count)});
+}
+
+planner::MechanismCosts CostMeter::refine(planner::MechanismCosts measured) const {
+    measured.copy_ps = median(copy_, measured.copy_ps);
+    measured.selective_load_ps = median(load_, measured.selective_load_ps);
+    return measured;
+}
+
+planner::MechanismCosts CostMeter::measure(const AllocatorPort &port) {
+    planner::MechanismCosts costs;
+    const std::string cache = cache_file();
+    if (read_cache(cache, costs)) return costs;
+    const Scratch from, to;
+    if (!from || !to) return costs;
+    std::vector<int64_t> copies, arms, deltas;
+    for (int round = 0; round < kRounds; ++round) {
+        uint64_t began = now_ns();
+        kernels::copy(to.data(), from.data(), kScratch);
+        copies.push_back(ps_per_page(now_ns() - began, kScratch));
+        // What a first write costs more than a write, and copying that page afterwards.
+        constexpr size_t kStride = 8;
+        const uint64_t plain = touch(to.data(), kStride, static_cast<char>(round));
+        began = now_ns();
+        if (port.guard_arm(to.range()) != GuardResult::kOk) continue;
+        arms.push_back(ps_per_page(now_ns() - began, kScratch));
+        const uint64_t watched = touch(to.data(), kStride, static_cast<char>(round + 1));
+        deltas.push_back(ps_per_page(watched - std::min(watched, plain), kScratch / kStride));
+        port.guard_disarm(to.range());
+    }
+    costs.copy_ps = std::max<int64_t>(1, middle(copies));
+    if (!deltas.empty()) {
+        costs.arm_ps = std::max<int64_t>(1, middle(arms));
+        costs.delta_ps = std::max<int64_t>(1, middle(deltas)) + 2 * costs.copy_ps;  // its before-image, and the shadow brought up to date
+        costs.selective_load_ps = 2 * costs.copy_ps + middle(deltas);               // loading a page and putting it back writes it twice
+    }
+    write_cache(cache, costs);
+    return costs;
+}
+
+}  // namespace reprise

@@ -1,0 +1,37 @@
+// What preserving costs on this machine: measured once at the first plan, then refined by what captures and replays of this very job took
+// (medians of the last ones). Under the engine's mutex, except measure(), which the planner's thread calls.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "allocator/allocator.h"
+#include "planner/tables.h"
+
+namespace reprise {
+
+class CostMeter {
+  public:
+    void copied(uint64_t bytes, uint64_t nanoseconds) { add(copy_, bytes, nanoseconds); }
+    void loaded(uint64_t bytes, uint64_t nanoseconds) { add(load_, bytes, nanoseconds); }
+
+    // `measured`, with what the job itself showed in place of it.
+    planner::MechanismCosts refine(planner::MechanismCosts measured) const;
+
+    // Some 20 ms on scratch memory of our own, or what an earlier process measured on this kernel and processor.
+    static planner::MechanismCosts measure(const AllocatorPort &port);
+
+  private:
+    static constexpr size_t kSamples = 63;
+    struct Samples {
+        std::array<uint32_t, kSamples> ps_per_page{};  // a ring
+        size_t count = 0;
+    };
+    static void add(Samples &samples, uint64_t bytes, uint64_t nanoseconds);
+    static int64_t median(const Samples &samples, int64_t otherwise);
+
+    Samples copy_, load_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,130 @@
+// The engine's side of planning: what it tells the planner, and what it asks.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "policy/clock.h"
+#include "policy/engine.h"
+#include "policy/log.h"
+
+namespace reprise {
+namespace {
+
+constexpr size_t kRetainedRemembered = 4096;
+constexpr char kNested[] = "nested: segments in one another are always replayed";
+
+}  // namespace
+
+void Engine::OwnWork::end() {
+    Engine *engine = std::exchange(engine_, nullptr);
+    if (engine == nullptr || !engine->planning_.on() || --engine->work_depth_ != 0) return;
+    if (engine->planning_.short_of_room(engine->pool_.kept())) engine->pool_.trim();
+    engine->planning_.leave(engine->pool_.live() + engine->pool_.kept());
+}
+
+// Why the job leaves no choice about a forward that begins on this thread now, or null. A forward inside another segment's is replayed with
+// it: whether the inner one runs once more depends on the outer one's decision.
+const char *Engine::replay_only(uint32_t options) const {
+    if ((options & REPRISE_FORWARD_REPLAY_ONLY) != 0) return "a reentrant checkpoint: it sums in another order when it is not replayed";
+    if (!retains_) return "the program replays what it was told to retain";
+    for (const auto &[id, execution] : executions_) {
+        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
+        auto outer = instances_.find(execution->instance);
+        if (outer != instances_.end() && !outer->second->retained) return kNested;
+    }
+    return nullptr;
+}
+
+bool Engine::would_retain(const char *name, uint32_t options) const {
+    return planning_.on() && planning_.would_retain(name, replay_only(options));
+}
+
+// True: its activations are kept. A segment that contains another is always replayed, like those in it.
+bool Engine::decide(Instance &instance, uint32_t options) {
+    for (const auto &[id, execution] : executions_) {
+        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
+        auto outer = instances_.find(execution->instance);
+        if (outer != instances_.end()) planning_.must_replay(*outer->second, kNested);
+    }
+    forward_capture_ns_ = 0;
+    instance.retained = planning_.forward_begins(instance, replay_only(options));
+    return instance.retained;
+}
+
+void Engine::remember_retained(uint64_t instance) {
+    retained_.push_back(instance);
+    if (retained_.size() > kRetainedRemembered) retained_.pop_front();
+}
+
+bool Engine::was_retained(uint64_t instance) const { return std::find(retained_.begin(), retained_.end(), instance) != retained_.end(); }
+
+void Engine::note_changes(const Instance &instance, const Replay &replay) {
+    replay.for_each_written([&](const Buffer &buffer, const PageRuns &pages) { planning_.wrote(buffer, pages); });
+    replay.for_each_changed([&](const Buffer &buffer, uint64_t, const std::vector<Piece> &) { planning_.changed(instance, buffer); });
+}
+
+// The adapter tells what it could not leave out: clones of saved tensors that alias state which changes before their backward. Without the
+// replay autograd would refuse such a tensor, so the segment's activations can never be kept.
+Status Engine::note_replay(uint64_t id, uint64_t clone_bytes) {
+    Lock lock(mutex_);
+    Status why;
+    Instance *instance = find_instance(id, &why);
+    if (instance == nullptr) return why;
+    if (planning_.on() && clone_bytes != 0) {
+        planning_.must_replay(*instance, "saves tensors of state that changes before its backward");
+    }
+    return {};
+}
+
+MechanismKind Engine::mechanism_for(Buffer &buffer, const Instance &instance, bool learned) {
+    if (planning_.on()) {
+        if (const auto planned = planning_.how(instance, buffer)) {
+            if (buffer.range.size() < kSmallBuffer) return MechanismKind::kSmall;
+            return planned->kind == planner::Kind::whole ? MechanismKind::kWhole : MechanismKind::kShadow;
+        }
+    }
+    return preservation_.choose(buffer, learned);
+}
+
+// Where the job comes round: at its steps, if it has any and nothing of the cycle is outstanding then (else as soon as nothing is);
+// otherwise whenever nothing is.
+void Engine::boundary_if_due(bool stepped) {
+    boundary_pending_ |= stepped;
+    if (!boundary_pending_ && (statistics_.steps != 0 || !planning_.came_round())) return;
+    if (std::any_of(instances_.begin(), instances_.end(), [](const auto &entry) { return entry.second->unfinished(); })) return;
+    boundary_pending_ = false;
+    const OwnWork work(*this);
+    planning_.boundary(statistics_.steps, pool_.live() + pool_.kept());
+    if (!planning_.newly_adopted()) return;
+    // What is held for buffers that nothing replayed uses any more is the first thing to go.
+    const std::set<uint64_t> &idle = planning_.adopted()->idle;
+    registry_.for_each_meeting({0, UINTPTR_MAX}, [&](Buffer &buffer) {
+        if (idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
+    });
+    pool_.trim();
+}
+
+void Engine::fill_plan(nlohmann::json &report) const {
+    if (!planning_.on()) return;
+    const PlanningCounts &counts = planning_.counts();
+    report["budget"] = planning_.budget_bytes();
+    report["cycles"] = counts.cycles;
+    report["plans"] = counts.plans;
+    report["instances_retained"] = counts.retained;
+    report["retain_denied"] = counts.denied;
+    report["ledger_peak_planned"] = counts.peak_bytes;
+    report["planning_ns"] = counts.planning_ns;
+    if (planning_.adopted() == nullptr) return;
+    const planner::JobPlan &plan = planning_.adopted()->plan;
+    report["plan"] = {{"budget", plan.budget_bytes},
+                      {"peak", plan.peak_bytes},
+                      {"added_ns", plan.added_ns},
+                      {"bound_ns", plan.bound_ns},
+                      {"proof", planner::proof_name(plan.proof)},
+                      {"verdict", planner::verdict_name(plan.verdict)},
+                      {"smallest_bytes", plan.smallest_bytes},
+                      {"retained_bytes", plan.retained_bytes},
+                      {"segments", plan.instances.size()},
+                      {"retained", std::count_if(plan.instances.begin(), plan.instances.end(), [](const auto &i) { return !i.replay; })}};
+}
+
+}  // namespace reprise

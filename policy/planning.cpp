@@ -1,0 +1,403 @@
+#include "policy/planning.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/plan_json.h"
+#include "policy/clock.h"
+#include "policy/log.h"
+#include "policy/text_file.h"
+
+namespace reprise {
+namespace {
+
+// The first cycles allocate what later ones find there (optimizer state, caches) and calibrate.
+constexpr uint64_t kWarmUp = 2;
+// Cycles of one order that make a profile: times are medians of them.
+constexpr size_t kAlike = 3;
+// ... and that show whether a plan from a file fits.
+constexpr size_t kAlikePinned = 2;
+// A job that has not settled after so many is told so.
+constexpr unsigned kUnsettled = 32;
+// The budget less this is planned for: what the ledger is told late (allocator/heap_table.h), and noise.
+constexpr uint64_t kMargin = uint64_t{1} << 20;
+constexpr uint64_t kMarginShare = 1000;
+
+planner::Policy planner_policy(Policy policy) {
+    switch (policy) {
+        case Policy::kRetain:
+            return planner::Policy::retain;
+        case Policy::kWhole:
+            return planner::Policy::whole;
+        case Policy::kSelective:
+            return planner::Policy::selective;
+        case Policy::kFixed:
+            return planner::Policy::fixed;
+        case Policy::kEagerWhole:
+            return planner::Policy::eager_whole;
+        case Policy::kGreedy:
+            return planner::Policy::greedy;
+        default:
+            return planner::Policy::joint;
+    }
+}
+
+}  // namespace
+
+AdoptedPlan::AdoptedPlan(planner::JobPlan made, planner::Profile from, uint64_t cycle_order)
+    : plan(std::move(made)), profile(std::move(from)), order(cycle_order), by_instance(profile.instances.size()) {
+    for (size_t i = 0; i < profile.instances.size(); ++i) {
+        std::vector<int32_t> &ordinals = by_segment[profile.instances[i].segment];
+        const auto at = static_cast<size_t>(profile.instances[i].ordinal);
+        if (ordinals.size() <= at) ordinals.resize(at + 1, -1);
+        ordinals[at] = static_cast<int32_t>(i);
+    }
+    std::unordered_map<std::string, uint64_t> ids;
+    for (const planner::ProfileBuffer &buffer : profile.buffers) ids[buffer.name] = buffer.id;
+    for (const planner::PlannedWindow &window : plan.windows) {
+        const uint64_t id = ids[window.buffer];
+        changing.insert(id);
+        for (size_t r = 0; r < window.readers.size(); ++r) {
+            const auto reader = static_cast<size_t>(window.readers[r]);
+            if (reader >= by_instance.size()) continue;
+            by_instance[reader][id] = {window.kind, r < window.unchanged.size() && window.unchanged[r] != 0};
+        }
+    }
+    for (const planner::ProfileBuffer &buffer : profile.buffers) {
+        if (std::none_of(buffer.users.begin(), buffer.users.end(),
+                         [&](int32_t i) { return plan.instances[static_cast<size_t>(i)].replay; }))
+            idle.insert(buffer.id);
+    }
+    most_from = plan.memory_bytes;
+    for (size_t slot = most_from.size(); slot-- > 1;) most_from[slot - 1] = std::max(most_from[slot - 1], most_from[slot]);
+}
+
+int32_t AdoptedPlan::find(const std::string &segment, int32_t ordinal) const {
+    auto found = by_segment.find(segment);
+    if (found == by_segment.end() || static_cast<size_t>(ordinal) >= found->second.size()) return -1;
+    return found->second[static_cast<size_t>(ordinal)];
+}
+
+int32_t AdoptedPlan::event_of(int32_t instance, EventKind kind) const {
+    const planner::ProfileInstance &of = profile.instances[static_cast<size_t>(instance)];
+    switch (kind) {
+        case EventKind::kForwardBegin:
+            return of.forward_begin;
+        case EventKind::kForwardEnd:
+            return of.forward_end;
+        case EventKind::kReplayBegin:
+            return of.replay_begin;
+        case EventKind::kReplayEnd:
+            break;
+    }
+    return of.replay_end;
+}
+
+Planning::Planning(const AllocatorPort &port, const Config &config, RecordFile &records)
+    : port_(port), config_(config), records_(records), on_(config.plans()), policy_(planner_policy(config.policy)) {
+    if (!on_) return;
+    read_pinned();
+    begin_cycle(0);
+}
+
+void Planning::read_pinned() {
+    if (config_.plan.empty()) return;
+    std::string text, why;
+    if (!read_text_file(config_.plan, &text, &why)) {
+        log_line(LogLevel::kError,
+                 format("REPRISE_PLAN=%s cannot be read (%s): this run makes its own plan", config_.plan.c_str(), why.c_str()));
+        return;
+    }
+    auto plan = planner::read_plan(text);
+    if (plan.ok()) {
+        pinned_ = std::move(plan.value());
+    } else {
+        log_line(LogLevel::kError,
+                 format("REPRISE_PLAN=%s is not a plan (%s): this run makes its own", config_.plan.c_str(), plan.status().text()));
+    }
+}
+
+void Planning::begin_cycle(uint64_t own_bytes) {
+    ++number_;
+    cycle_ = std::make_unique<Cycle>(port_, own_bytes);
+    last_event_ = -1;
+    since_last_event_ = 0;
+    deviation_ = 0;
+    seen_.clear();
+    retained_ = denied_ = 0;
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------------------------
+
+int32_t Planning::planned_next(const std::string &segment) const {
+    return adopted_ ? adopted_->find(segment, cycle_->next_ordinal(segment)) : -1;
+}
+
+// With a plan: what it says, while there is room for it at every event still to come.
+Planning::Grant Planning::grant(const std::string &segment, const char *replay_only) const {
+    if (replay_only != nullptr || must_replay_.contains(segment)) return Grant::kReplay;
+    if (config_.policy == Policy::kRetain) return Grant::kRetain;
+    const int32_t planned = planned_next(segment);
+    if (planned < 0 || adopted_->plan.instances[static_cast<size_t>(planned)].replay) return Grant::kReplay;
+    const int32_t event = adopted_->event_of(planned, EventKind::kForwardBegin);
+    const int64_t most = adopted_->most_from[static_cast<size_t>(event)] + std::max<int64_t>(0, deviation_);
+    // A plan that is over the budget anyway is the one of least memory: it is followed as far as it goes.
+    const int64_t room = std::max(static_cast<int64_t>(budget_), adopted_->plan.peak_bytes);
+    return most <= room ? Grant::kRetain : Grant::kDenied;
+}
+
+bool Planning::would_retain(const std::string &segment, const char *replay_only) const {
+    return grant(segment, replay_only) == Grant::kRetain;
+}
+
+bool Planning::forward_begins(Instance &instance, const char *replay_only) {
+    const std::string &segment = instance.segment->name;
+    const Grant granted = grant(segment, replay_only);
+    if (auto found = must_replay_.find(segment); found != must_replay_.end() && replay_only == nullptr) replay_only = found->second.c_str();
+    if (granted == Grant::kDenied) ++denied_, ++counts_.denied;
+    if (granted == Grant::kRetain) ++retained_, ++counts_.retained;
+    instance.planned = planned_next(segment);
+    instance.cycle = number_;
+    instance.in_cycle =
+        cycle_->forward_begins(instance, replay_only != nullptr ? planner::Freedom::replay : planner::Freedom::open, replay_only);
+    cycle_->instance(instance.in_cycle).retained = granted == Grant::kRetain;
+    return granted == Grant::kRetain;
+}
+
+void Planning::must_replay(const Instance &instance, const char *why) {
+    if (instance.cycle == number_ && instance.in_cycle >= 0) {
+        CycleInstance &seen = cycle_->instance(instance.in_cycle);
+        seen.freedom = planner::Freedom::replay;
+        seen.why = why;
+    }
+    must_replay_.emplace(instance.segment->name, why);
+}
+
+void Planning::event(EventKind kind, const Instance &instance, uint64_t job_ns, uint64_t own_ns) {
+    if (instance.cycle != number_ || instance.in_cycle < 0 || cycle_->too_long()) return;
+    cycle_->event(kind, instance.in_cycle, job_ns, own_ns);
+    if (adopted_) follow(kind, instance);
+}
+
+void Planning::uses(const Instance &instance, const Buffer &buffer) {
+    if (instance.cycle == number_ && instance.in_cycle >= 0) cycle_->uses(instance.in_cycle, buffer);
+}
+
+void Planning::changed(const Instance &instance, const Buffer &buffer) {
+    if (!adopted_ || instance.planned < 0 || adopted_->changing.contains(buffer.id)) return;
+    if (!remeasured_for_.insert(buffer.name).second) return;
+    remeasure_ = format("buffer '%s' of segment '%s' changes between forward and replay, which it did not when the plan was made",
+                        buffer.name.c_str(), instance.segment->name.c_str());
+}
+
+std::optional<PlannedBuffer> Planning::how(const Instance &instance, const Buffer &buffer) const {
+    if (!adopted_ || instance.planned < 0) return {};
+    const auto &buffers = adopted_->by_instance[static_cast<size_t>(instance.planned)];
+    auto found = buffers.find(buffer.id);
+    if (found == buffers.end()) return {};
+    return found->second;
+}
+
+bool Planning::short_of_room(uint64_t kept_bytes) const {
+    if (budget_ == 0 || kept_bytes == 0) return false;
+    int64_t most = static_cast<int64_t>(cycle_->live_bytes() - std::min(cycle_->live_bytes(), kept_bytes));
+    if (adopted_ && last_event_ >= 0 && static_cast<size_t>(last_event_) < adopted_->most_from.size()) {
+        most = std::max(most, adopted_->most_from[static_cast<size_t>(last_event_)] + std::max<int64_t>(0, deviation_));
+    }
+    return most + static_cast<int64_t>(kept_bytes) > static_cast<int64_t>(budget_);
+}
+
+// ---- boundaries -----------------------------------------------------------------------------------------------------------------------
+
+bool Planning::came_round() const {
+    if (cycle_->empty()) return false;
+    return !adopted_ || cycle_->instances().size() >= adopted_->profile.instances.size() || cycle_->too_long();
+}
+
+void Planning::boundary(uint64_t step, uint64_t own_bytes) {
+    cycle_->enter();
+    if (cycle_->empty()) return cycle_->leave(own_bytes);
+    ++counts_.cycles;
+    if (adopted_) {
+        compare_cycle(step);
+    } else if (cycle_->too_long()) {
+        log_line(LogLevel::kWarn, "one cycle of this job has too many segments to plan for: all are replayed");
+        alike_.clear();
+    } else {
+        settle(step);
+    }
+    take_result();
+    begin_cycle(own_bytes);
+}
+
+void Planning::settle(uint64_t step) {
+    if (counts_.cycles <= kWarmUp || worker_ || config_.policy == Policy::kRetain) return;
+    const uint64_t order = cycle_->order();
+    if (order != alike_order_) alike_.clear();
+    alike_order_ = order;
+    alike_.push_back(std::move(cycle_));
+    const size_t wanted = pinned_ ? kAlikePinned : kAlike;
+    if (alike_.size() < wanted) {
+        if (++unsettled_ == kUnsettled) {
+            log_line(
+                LogLevel::kWarn,
+                format("no plan yet: %u steps in a row did not run the same segments in the same order; all are replayed", kUnsettled));
+        }
+        return;
+    }
+    unsettled_ = 0;
+    std::vector<std::unique_ptr<Cycle>> cycles;
+    for (auto &cycle : alike_) cycles.push_back(std::move(cycle));
+    alike_.clear();
+    if (pinned_ && pin(cycles, order)) return;
+    planner::Profile about;
+    about.run = records_.run();
+    about.step = step;
+    send(std::move(cycles), std::move(about), order);
+}
+
+void Planning::send(std::vector<std::unique_ptr<Cycle>> cycles, planner::Profile profile, uint64_t order) {
+    if (budget_ == 0) budget_ = resolve_budget();
+    const uint64_t margin = std::min(budget_ / 4, kMargin + budget_ / kMarginShare);
+    PlanRequest request;
+    request.cycles = std::move(cycles);
+    request.profile = std::move(profile);
+    request.profile.unseen_bytes = static_cast<int64_t>(unseen_bytes(port_));
+    request.costs = costs_;
+    request.budget_bytes = static_cast<int64_t>(budget_ - margin);
+    request.policy = policy_;
+    request.texts = records_.wanted() || !config_.save_plan.empty();
+    worker_ = std::make_unique<PlanWorker>(port_, std::move(request));
+    worker_order_ = order;
+    if (worker_->started()) return;
+    worker_.reset();
+    log_line(LogLevel::kError, "the planner's thread could not be started (too many threads?): all segments are replayed");
+}
+
+void Planning::take_result() {
+    if (!worker_) return;
+    std::unique_ptr<PlanWorker::Result> result = worker_->take();
+    if (!result) return;
+    worker_.reset();
+    counts_.planning_ns += result->nanoseconds;
+    if (!result->error.empty()) {
+        log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
+        return;
+    }
+    if (result->plan.verdict != planner::Verdict::planned) {
+        say_infeasible(result->plan);
+        if (!refusal_.empty() || result->plan.instances.empty()) return;
+    }
+    if (records_.wanted()) {
+        records_.write_line(result->profile_text);
+        records_.write_line(result->plan_text);
+    }
+    if (!config_.save_plan.empty()) {
+        std::string why;
+        if (!write_text_file(config_.save_plan, result->plan_text, &why)) {
+            log_line(LogLevel::kError,
+                     format("the plan cannot be written to REPRISE_SAVE_PLAN=%s (%s)", config_.save_plan.c_str(), why.c_str()));
+        }
+    }
+    adopt(std::move(result->plan), std::move(result->profile), worker_order_);
+}
+
+void Planning::adopt(planner::JobPlan plan, planner::Profile profile, uint64_t order) {
+    ++counts_.plans;
+    counts_.peak_bytes = 0;
+    strange_cycles_ = 0;
+    newly_adopted_ = true;
+    adopted_ = std::make_unique<AdoptedPlan>(std::move(plan), std::move(profile), order);
+    const planner::JobPlan &now = adopted_->plan;
+    const auto retained = std::count_if(now.instances.begin(), now.instances.end(), [](const auto &i) { return !i.replay; });
+    log_line(LogLevel::kInfo,
+             format("plan for a budget of %s: %zd of %zu segments retained, %.2f ms added per step (at least %.2f), peak %s (proof: %s)",
+                    human_bytes(budget_).c_str(), static_cast<ssize_t>(retained), now.instances.size(),
+                    static_cast<double>(now.added_ns) / 1e6, static_cast<double>(now.bound_ns) / 1e6,
+                    human_bytes(static_cast<uint64_t>(now.peak_bytes)).c_str(), planner::proof_name(now.proof)));
+}
+
+// The plan of REPRISE_PLAN, if it fits this job. Asked once.
+bool Planning::pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t order) {
+    planner::Profile profile = cycles.back()->profile();
+    planner::JobPlan plan = std::move(*pinned_);
+    pinned_.reset();
+    const std::vector<std::string> different = planner::differences(plan, profile);
+    if (different.empty()) {
+        if (budget_ == 0) budget_ = config_.budget.given() ? resolve_budget() : static_cast<uint64_t>(plan.budget_bytes);
+        adopt(std::move(plan), std::move(profile), order);
+        return true;
+    }
+    std::string text;
+    for (const std::string &difference : different) text += "\n  " + difference;
+    log_line(LogLevel::kError, format("REPRISE_PLAN=%s is a plan for another job: this run makes its own. The differences:%s",
+                                      config_.plan.c_str(), text.c_str()));
+    return false;
+}
+
+void Planning::say_infeasible(const planner::JobPlan &plan) {
+    std::string binding;
+    for (const std::string &sentence : plan.binding) binding += "\n  " + sentence;
+    const std::string least =
+        plan.smallest_bound_bytes >= plan.smallest_bytes
+            ? format("the smallest budget with a plan is %s", human_bytes(static_cast<uint64_t>(plan.smallest_bytes)).c_str())
+            : format("the smallest budget with a plan is between %s and %s",
+                     human_bytes(static_cast<uint64_t>(plan.smallest_bound_bytes)).c_str(),
+                     human_bytes(static_cast<uint64_t>(plan.smallest_bytes)).c_str());
+    const bool fail = config_.on_infeasible == OnInfeasible::kFail;
+    const std::string text = format(
+        "this job does not fit into the budget of %s: %s (with a margin of %s). Raise REPRISE_BUDGET to that, or make "
+        "the batch smaller.%s%s",
+        human_bytes(budget_).c_str(), least.c_str(), human_bytes(kMargin + budget_ / kMarginShare).c_str(),
+        fail ? "" : " It runs on with the least memory that it can", binding.c_str());
+    if (fail) refusal_ = text;
+    if (!std::exchange(said_infeasible_, true)) log_line(LogLevel::kError, text);
+}
+
+void Planning::measure_again(const std::string &why) {
+    log_line(LogLevel::kInfo, "the plan is dropped and the job measured again: " + why);
+    adopted_.reset();
+    remeasure_.clear();
+    alike_.clear();
+    strange_cycles_ = corrections_ = 0;
+}
+
+// The child goes on with what the plan says, on its own; a plan in the making is the parent's.
+void Planning::fork_child(uint64_t own_bytes) {
+    if (!on_) return;
+    worker_.release();  // NOLINT(bugprone-unused-return-value): its thread is not in this process
+    alike_.clear();
+    begin_cycle(own_bytes);
+}
+
+uint64_t unseen_bytes(const AllocatorPort &port) {
+    std::string text, why;
+    unsigned long long pages = 0, resident = 0;
+    if (!read_text_file("/proc/self/statm", &text, &why) || sscanf(text.c_str(), "%llu %llu", &pages, &resident) != 2) return 0;
+    uint64_t seen = 0;
+    for (uint32_t kind = 0; kind < static_cast<uint32_t>(LedgerKind::kCount); ++kind)
+        seen += port.ledger_live(static_cast<LedgerKind>(kind));
+    const uint64_t bytes = resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return bytes > seen ? bytes - seen : 0;
+}
+
+// A share is of what this process may have at most, less what the ledger does not see of it.
+uint64_t Planning::resolve_budget() const {
+    if (config_.budget.bytes != 0) return config_.budget.bytes;
+    const uint64_t unseen = unseen_bytes(port_);
+    uint64_t seen = 0;
+    for (uint32_t kind = 0; kind < static_cast<uint32_t>(LedgerKind::kCount); ++kind)
+        seen += port_.ledger_live(static_cast<LedgerKind>(kind));
+    uint64_t most = machine_memory();
+    if (const uint64_t group = port_.group_headroom(); group != ~uint64_t{0}) most = std::min(most, group + seen + unseen);
+    if (config_.budget.share > 0) {
+        const auto share = static_cast<uint64_t>(config_.budget.share * static_cast<double>(most));
+        return share > unseen ? share - unseen : 1;
+    }
+    // auto: nine tenths of what could be had now.
+    return (port_.headroom() + seen) / 10 * 9;
+}
+
+}  // namespace reprise

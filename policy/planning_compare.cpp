@@ -1,0 +1,150 @@
+// The plan in force against what happens.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "policy/log.h"
+#include "policy/planning.h"
+
+namespace reprise {
+namespace {
+
+// A plan whose peak is off by more than one part in so many is made again ...
+constexpr int64_t kTolerance = 100;
+// ... at most so many times in a row.
+constexpr unsigned kMostCorrections = 5;
+// Cycles of another order, alike, before the plan is dropped for them.
+constexpr unsigned kStrangeCycles = 2;
+
+const char *event_name(EventKind kind) {
+    switch (kind) {
+        case EventKind::kForwardBegin:
+        case EventKind::kForwardEnd:
+            return "F";
+        case EventKind::kReplayBegin:
+        case EventKind::kReplayEnd:
+            break;
+    }
+    return "B";
+}
+
+}  // namespace
+
+// Events of retained instances' replays never come, so what is seen are stretches of one slot or more.
+void Planning::follow(EventKind kind, const Instance &instance) {
+    const uint64_t most = cycle_->most_in_last_slot();
+    since_last_event_ = std::max(since_last_event_, most);
+    counts_.peak_bytes = std::max(counts_.peak_bytes, most);
+    if (instance.planned < 0) return;
+    const int32_t event = adopted_->event_of(instance.planned, kind);
+    if (last_event_ >= 0 && event > last_event_ && static_cast<size_t>(event) <= adopted_->plan.memory_bytes.size()) {
+        const Seen &seen = seen_.emplace_back(Seen{last_event_, event, static_cast<int64_t>(since_last_event_)});
+        deviation_ = seen.actual - planned_in(seen);
+    }
+    last_event_ = event;
+    since_last_event_ = 0;
+}
+
+int64_t Planning::planned_in(const Seen &seen) const {
+    const auto &memory = adopted_->plan.memory_bytes;
+    return *std::max_element(memory.begin() + seen.begin, memory.begin() + seen.end);
+}
+
+void Planning::compare_cycle(uint64_t step) {
+    if (last_event_ >= 0 && !cycle_->events().empty()) {  // the stretch after the last event
+        since_last_event_ = std::max(since_last_event_, cycle_->events().back().most_bytes);
+        counts_.peak_bytes = std::max(counts_.peak_bytes, since_last_event_);
+        const auto slots = static_cast<int32_t>(adopted_->plan.memory_bytes.size());
+        if (last_event_ < slots) seen_.push_back({last_event_, slots, static_cast<int64_t>(since_last_event_)});
+    }
+    if (records_.wanted()) record_timeline(step);
+    const uint64_t order = cycle_->order();
+    if (order != adopted_->order) {
+        strange_cycles_ = order == strange_order_ ? strange_cycles_ + 1 : 1;
+        strange_order_ = order;
+        if (strange_cycles_ >= kStrangeCycles) {
+            std::string why = format("other segments run than those it was made for (%zu forwards instead of %zu)",
+                                     cycle_->instances().size(), adopted_->profile.instances.size());
+            for (const CycleInstance &instance : cycle_->instances()) {
+                if (adopted_->find(instance.segment, instance.ordinal) >= 0) continue;
+                why += format(", first '%s' (number %d)", instance.segment.c_str(), instance.ordinal + 1);
+                break;
+            }
+            measure_again(why);
+        }
+        return;
+    }
+    strange_cycles_ = 0;
+    if (!remeasure_.empty()) return measure_again(remeasure_);
+    if (worker_ || policy_ == planner::Policy::retain || seen_.empty()) return;
+    int64_t actual = 0, planned = 0;
+    for (const Seen &seen : seen_) {
+        actual = std::max(actual, seen.actual);
+        planned = std::max(planned, planned_in(seen));
+    }
+    const int64_t off = actual > planned ? actual - planned : planned - actual;
+    // Too much memory is always worth another plan; too little only if it was not for want of room.
+    if (off * kTolerance <= planned || (actual < planned && denied_ != 0)) {
+        corrections_ = 0;
+        return;
+    }
+    if (corrections_ >= kMostCorrections) return;
+    if (++corrections_ == kMostCorrections) {
+        log_line(LogLevel::kWarn,
+                 format("the plan's peak is off by %.1f %% after %u corrections: this job's memory varies from step to step; "
+                        "forwards are retained only while there is room",
+                        100.0 * static_cast<double>(off) / static_cast<double>(planned), corrections_));
+    }
+    correct(denied_ != 0);
+}
+
+// The same problem with the memory that was really used.
+void Planning::correct(bool denied_some) {
+    planner::Profile profile = adopted_->profile;
+    for (const Seen &seen : seen_) {
+        const int64_t more = seen.actual - planned_in(seen);
+        if (more < 0 && denied_some) continue;
+        for (int32_t slot = seen.begin; slot < seen.end && static_cast<size_t>(slot) < profile.base_bytes.size(); ++slot) {
+            int64_t &base = profile.base_bytes[static_cast<size_t>(slot)];
+            base = std::max<int64_t>(0, base + more);
+        }
+    }
+    send({}, std::move(profile), adopted_->order);
+}
+
+void Planning::record_timeline(uint64_t step) {
+    nlohmann::json line = {
+        {"schema", "reprise.timeline/1"}, {"run", records_.run()}, {"step", step}, {"cycle", counts_.cycles}, {"budget", budget_},
+        {"retained", retained_},          {"denied", denied_}};
+    line["shape"] = format("%016llx", static_cast<unsigned long long>(adopted_->order));
+    if (order_recorded_ != adopted_->order) {
+        order_recorded_ = adopted_->order;
+        struct At {
+            int32_t event, instance;
+            EventKind kind;
+        };
+        std::vector<At> events;
+        for (size_t i = 0; i < adopted_->profile.instances.size(); ++i) {
+            for (auto kind : {EventKind::kForwardBegin, EventKind::kForwardEnd, EventKind::kReplayBegin, EventKind::kReplayEnd}) {
+                events.push_back({adopted_->event_of(static_cast<int32_t>(i), kind), static_cast<int32_t>(i), kind});
+            }
+        }
+        std::sort(events.begin(), events.end(), [](const At &a, const At &b) { return a.event < b.event; });
+        nlohmann::json &list = line["events"] = nlohmann::json::array();
+        for (const At &at : events) {
+            const planner::ProfileInstance &of = adopted_->profile.instances[static_cast<size_t>(at.instance)];
+            const bool begin = at.kind == EventKind::kForwardBegin || at.kind == EventKind::kReplayBegin;
+            list.push_back({event_name(at.kind), of.segment, of.ordinal, begin ? "begin" : "end"});
+        }
+    }
+    const auto &memory = adopted_->plan.memory_bytes;
+    line["planned"] = memory;
+    std::vector<int64_t> actual(memory.size(), -1);
+    for (const Seen &seen : seen_) {
+        auto most = std::max_element(memory.begin() + seen.begin, memory.begin() + seen.end);
+        actual[static_cast<size_t>(most - memory.begin())] = seen.actual;
+    }
+    line["actual"] = actual;
+    records_.write(line);
+}
+
+}  // namespace reprise
