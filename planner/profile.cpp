@@ -210,7 +210,10 @@ Problem problem_of(const Profile &profile, int64_t budget_bytes) { return model_
 
 std::vector<std::string> differences(const JobPlan &plan, const Profile &profile, size_t most) {
     std::vector<std::string> out;
-    if (plan.shape == shape_of(profile) && plan.instances.size() == profile.instances.size()) return out;
+    const bool same_forwards =
+        std::equal(plan.instances.begin(), plan.instances.end(), profile.instances.begin(), profile.instances.end(),
+                   [](const PlannedInstance &a, const ProfileInstance &b) { return a.segment == b.segment && a.ordinal == b.ordinal; });
+    if (plan.shape == shape_of(profile) && same_forwards) return out;
     auto forwards = [](uint64_t count) { return std::to_string(count) + (count == 1 ? " forward" : " forwards"); };
     // What the plan has, what the job has.
     std::map<std::string, std::pair<uint64_t, uint64_t>> segments;

@@ -155,11 +155,13 @@ planner::MechanismCosts CostMeter::measure(const AllocatorPort &port) {
         deltas.push_back(ps_per_page(watched - std::min(watched, plain), kScratch / kStride));
         port.guard_disarm(to.range());
     }
-    costs.copy_ps = std::max<int64_t>(1, middle(copies));
+    // The least of several: other load only ever adds.
+    auto least = [](const std::vector<int64_t> &values) { return std::max<int64_t>(1, *std::min_element(values.begin(), values.end())); };
+    costs.copy_ps = least(copies);
     if (!deltas.empty()) {
-        costs.arm_ps = std::max<int64_t>(1, middle(arms));
-        costs.delta_ps = std::max<int64_t>(1, middle(deltas)) + 2 * costs.copy_ps;  // its before-image, and the shadow brought up to date
-        costs.selective_load_ps = 2 * costs.copy_ps + middle(deltas);               // loading a page and putting it back writes it twice
+        costs.arm_ps = least(arms);
+        costs.delta_ps = least(deltas) + 2 * costs.copy_ps;           // its before-image, and the shadow brought up to date
+        costs.selective_load_ps = least(deltas) + 2 * costs.copy_ps;  // loading a page and putting it back writes it twice
     }
     write_cache(cache, costs);
     return costs;
