@@ -23,12 +23,19 @@ std::vector<int64_t> numbers(const Json &array) {
     return out;
 }
 
-// What was seen in every slot: where the job passed several events at once one number stands for all of them, and is carried to both sides.
-std::vector<int64_t> carried(std::vector<int64_t> seen) {
+// What was in use in every slot. Where the job passed several events at once, one number (at the slot that was planned highest) stands for
+// all of them: it is carried on, and no further than what was planned.
+std::vector<int64_t> carried(std::vector<int64_t> seen, const std::vector<int64_t> &planned) {
+    std::vector<uint8_t> known(seen.size());
     int64_t last = -1;
-    for (int64_t &value : seen) last = value = value < 0 ? last : value;
+    for (size_t i = 0; i < seen.size(); ++i) {
+        known[i] = seen[i] >= 0;
+        last = seen[i] = known[i] ? seen[i] : last;
+    }
     for (size_t i = seen.size(); i-- > 1;)
         if (seen[i - 1] < 0) seen[i - 1] = seen[i];
+    for (size_t i = 0; i < seen.size() && i < planned.size(); ++i)
+        if (!known[i]) seen[i] = std::min(seen[i], planned[i]);
     return seen;
 }
 
@@ -91,7 +98,7 @@ class Chart {
 void cycle_section(std::string &out, const RunCycles &run) {
     const std::vector<int64_t> planned = numbers(array_of(run.timeline, "planned"));
     const std::vector<int64_t> seen = numbers(array_of(run.timeline, "actual"));
-    const std::vector<int64_t> actual = carried(seen);
+    const std::vector<int64_t> actual = carried(seen, planned);
     const int64_t budget = signed_field(run.timeline, "budget");
     if (actual.empty()) return;
     const double most = static_cast<double>(std::max(
@@ -276,7 +283,7 @@ Json timeline_drawing(const Cycles &cycles, const std::string &title) {
             {"title", title.empty() ? "Reprise: memory in a cycle, run " + cycles.latest_run() : title},
             {"budget", signed_field(run->timeline, "budget")},
             {"planned", numbers(array_of(run->timeline, "planned"))},
-            {"actual", carried(numbers(array_of(run->timeline, "actual")))}};
+            {"actual", carried(numbers(array_of(run->timeline, "actual")), numbers(array_of(run->timeline, "planned")))}};
 }
 
 }  // namespace reprise::cli

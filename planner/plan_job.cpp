@@ -149,7 +149,7 @@ class JobPlanner {
             std::vector<uint8_t> without = kept;
             without[order[k]] = 0;
             if (Status status = try_shadows(without, improved); !status.ok()) return status;
-            if (improved || best_.truth.peak_pages > budget()) kept = std::move(without);
+            if (improved) kept = std::move(without);
         }
         return {};
     }

@@ -345,10 +345,12 @@ class Completion(Case):
         return set(done.stdout.split())
 
     def test_commands_options_values_and_files(self):
-        self.assertLessEqual({"run", "audit", "doctor", "inspect", "verify", "report", "completion", "--help"}, self.complete("reprise", ""))
+        self.assertLessEqual({"run", "audit", "doctor", "inspect", "verify", "plan", "report", "completion", "--help"}, self.complete("reprise", ""))
         self.assertEqual(self.complete("reprise", "do"), {"doctor"})
         self.assertEqual(self.complete("reprise", "run", "--po"), {"--policy"})
-        self.assertEqual(self.complete("reprise", "run", "--policy", ""), {"selective", "whole", "audit", "off"})
+        self.assertEqual(self.complete("reprise", "run", "--policy", ""), {"selective", "whole", "joint", "eager-whole", "greedy", "fixed", "retain", "audit", "off"})
+        self.assertEqual(self.complete("reprise", "run", "--on-infeasible", ""), {"least", "fail"})
+        self.assertLessEqual({"--budget", "--compare", "--explain", "--svg", "--png", "--output"}, self.complete("reprise", "plan", "--"))
         self.assertEqual(self.complete("reprise", "doctor", "--j"), {"--json"})
         self.assertNotIn("--policy", self.complete("reprise", "audit", "-"))
         self.write("records.jsonl", "")

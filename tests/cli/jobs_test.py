@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from support import COMMAND, JOB, PRELOAD, PROGRAMS, SOURCE, Case
+from support import COMMAND, JOB, PRELOAD, PROGRAMS, SOURCE, Case, profile
 
 
 class Run(Case):
@@ -32,10 +32,14 @@ class Run(Case):
             "run", "--policy", "whole", "--budget", "1.5GiB", "--records", "r", "--report", "s", "--verify", "--on-reject", "warn", "--dirty", "compare",
             "--reentrant", "convert", "--include", "a,b", "--exclude", "c d", "--track", "libx.so", "--threads", "3", "--log", "debug", "--", "env",
         ).stdout  # fmt: skip
+        self.write("profile", json.dumps(profile()) + "\n")
+        self.reprise("plan", "profile", "--budget", "90%", "-o", "plan")
+        out += self.reprise("run", "--policy", "joint", "--plan", "plan", "--save-plan", "saved", "--on-infeasible", "fail", "--", "env").stdout.replace("REPRISE_POLICY", "X")
         seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
         wanted = {
             "POLICY": "whole", "BUDGET": "1.5GiB", "RECORDS": self.path("r"), "REPORT": self.path("s"), "VERIFY": "digest", "ON_REJECT": "warn",
             "DIRTY": "compare", "REENTRANT": "convert", "INCLUDE": "a,b", "EXCLUDE": "c d", "TRACK": "libx.so", "THREADS": "3", "LOG": "debug",
+            "PLAN": self.path("plan"), "SAVE_PLAN": self.path("saved"), "ON_INFEASIBLE": "fail",
         }  # fmt: skip
         for name, value in wanted.items():
             self.assertEqual(seen.get("REPRISE_" + name), value, name)
@@ -91,6 +95,15 @@ class Run(Case):
             (["--policy"], "--policy"),
             (["--budget", "-3GiB", "--", "true"], "--budget"),
             (["--budget", "120%", "--", "true"], "120%"),
+            (["--budget", "0", "--", "true"], "--budget"),
+            (["--budget", "4 parsecs", "--", "true"], "4 parsecs"),
+            (["--plan", self.path("none"), "--", "true"], "No such file"),
+            (["--plan", self.write("newer", '{"schema": "reprise.plan/2"}\n'), "--", "true"], "reprise.plan/2"),
+            (["--plan", self.write("cut", '{"schema": "reprise.plan/1", "pol'), "--", "true"], "is truncated"),
+            (["--plan", self.write("empty", ""), "--", "true"], "is empty"),
+            (["--plan", self.write("profile", json.dumps(profile())), "--", "true"], "something else than one plan"),
+            (["--save-plan", "/no/such/folder/p", "--", "true"], "/no/such/folder/p"),
+            (["--on-infeasible", "pray", "--", "true"], "pray"),
             (["--threads", "0", "--", "true"], "threads"),
             (["--verify", "maybe", "--", "true"], "maybe"),
             (["--library", "/no/such/libreprise.so", "--", "true"], "/no/such/libreprise.so"),

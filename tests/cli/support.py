@@ -49,3 +49,25 @@ RECORD = {
     "schema": "reprise.record/1", "run": "1-1", "segment": "s", "instance": 1, "replay": 1, "step": 0, "policy": "selective", "contract": "0123456789abcdef", "outcome": "match",
     "reason": "", "mechanisms": {"small": 1}, "bytes_changed": 8, "bytes_put_back": 8, "nanoseconds": 1000,
 }  # fmt: skip
+
+
+def profile(blocks=6, micro_batches=1, run="18f0-1", step=12):
+    """A job's cycle as reprise.profile/1: forwards, then replays in reverse order, one queue that all use, a codebook for each block."""
+    mib = 1 << 20
+    instances, events, queue_writes, users = [], [None], [], []
+    codebooks = [{"name": "blocks.%d.codebook" % b, "bytes": 2 * mib, "selective": True, "users": [], "writes": []} for b in range(blocks)]
+    for m in range(micro_batches):
+        for b in range(blocks):
+            number, name = len(instances), "blocks.%d" % b
+            events += [["F", name, m, "begin"], ["F", name, m, "end"]]
+            written = len(events) - 2
+            users.append(number)
+            queue_writes.append({"slot": written, "pages": [[number * 64, number * 64 + 64]]})
+            codebooks[b]["users"].append(number)
+            codebooks[b]["writes"].append({"slot": written, "pages": [[0, 512 if b % 2 == 0 else 20]]})
+            instances.append({"segment": name, "ordinal": m, "forward_ns": 3000000 + 10000 * b, "replay_ns": 3100000 + 10000 * b, "overhead_ns": 20000, "keep_bytes": (40 + b % 5) * mib,
+                              "transient_bytes": (44 + b % 5) * mib, "freedom": "open", "why": ""})  # fmt: skip
+        for b in reversed(range(blocks)):
+            events += [["B", "blocks.%d" % b, m, "begin"], ["B", "blocks.%d" % b, m, "end"]]
+    return {"schema": "reprise.profile/1", "run": run, "step": step, "cycles": 3, "unseen_bytes": 0, "page_bytes": 4096, "events": events, "base_bytes": [500 * mib] * len(events),
+            "instances": instances, "buffers": [{"name": "queue", "bytes": 64 * mib, "selective": True, "users": users, "writes": queue_writes}, *codebooks], "costs": {}}  # fmt: skip
