@@ -45,7 +45,7 @@ TEST(Merge, EveryVariantElementAndSize) {
                 ASSERT_NO_FATAL_FAILURE(check(random, random.below(400), element, 1 + random.below(60)));
             for (size_t one_in : {3, 5000}) {
                 ASSERT_NO_FATAL_FAILURE(check(random, (size_t{300} << 10) / element + 1, element, one_in));
-                if (test::kUnderThreads && one_in != 3) continue;  // divided among workers all the same
+                if (test::kUnderThreads && (one_in != 3 || element == 2 || element == 4)) continue;  // divided among workers all the same
                 ASSERT_NO_FATAL_FAILURE(check(random, (size_t{4} << 20) / element + 3, element, one_in));
             }
         }
@@ -56,7 +56,7 @@ TEST(Merge, WhileTuning) {
     Random random(42);
     for (bool parallel : {true, false}) {
         WithWorkers workers(parallel);
-        for (int round = 0; round < test::by_build(5, 5, 2); round++) ASSERT_NO_FATAL_FAILURE(check(random, size_t{1} << 20, 8, 100000));
+        for (int round = 0; round < test::by_build(5, 5, 1); round++) ASSERT_NO_FATAL_FAILURE(check(random, size_t{1} << 20, 8, 100000));
     }
 }
 
