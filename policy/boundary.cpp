@@ -123,6 +123,19 @@ reprise_status report(uint64_t instance, reprise_status kind, const char *messag
     return guarded([&] { return engine->report(instance, kind, message); });
 }
 int mode() { return engine->mode(); }
+const char *plan_exchange(uint32_t stage, const char *const *texts, const size_t *sizes, size_t count, size_t *reply_size) {
+    *reply_size = 0;
+    std::string &reply = thread_state().reply;
+    const reprise_status status = guarded([&] {
+        std::vector<std::string_view> views;
+        for (size_t i = 0; i < count; ++i) views.emplace_back(texts[i], sizes[i]);
+        reply = engine->plan_exchange(stage, views);
+        return Status();
+    });
+    if (status != REPRISE_OK || reply.empty()) return nullptr;
+    *reply_size = reply.size();
+    return reply.data();
+}
 reprise_status note_replay(uint64_t instance, uint64_t clone_bytes) {
     return guarded([&] { return engine->note_replay(instance, clone_bytes); });
 }
@@ -153,7 +166,8 @@ constexpr reprise_engine_table kTable = {REPRISE_ENGINE_ABI,
                                          note_generator,
                                          report,
                                          mode,
-                                         note_replay};
+                                         note_replay,
+                                         plan_exchange};
 
 }  // namespace
 }  // namespace reprise

@@ -36,6 +36,7 @@ struct ThreadState {
     std::vector<reprise_range> scope;  // of the next forward
     bool has_scope = false;
     std::vector<uint64_t> open_replays;  // executions, innermost last
+    std::string reply;                   // of the last exchange
     char error[Status::kTextCapacity] = {};
     Engine *engine = nullptr;  // told when the thread exits; set once it has begun something
 };
@@ -63,6 +64,7 @@ class Engine {
     size_t replay_dirty(uint64_t execution, reprise_range *ranges, size_t capacity);
     Status note_generator(uint64_t instance, const char *provider, const void *state, size_t size);
     Status note_replay(uint64_t instance, uint64_t clone_bytes);
+    std::string plan_exchange(uint32_t stage, const std::vector<std::string_view> &texts);
     Status report(uint64_t instance, reprise_status kind, const char *message);
     int mode() const;
 

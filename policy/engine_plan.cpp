@@ -75,6 +75,11 @@ Status Engine::note_replay(uint64_t id, uint64_t clone_bytes) {
     return {};
 }
 
+std::string Engine::plan_exchange(uint32_t stage, const std::vector<std::string_view> &texts) {
+    Lock lock(mutex_);
+    return planning_.on() ? planning_.exchange(stage, texts) : std::string();
+}
+
 MechanismKind Engine::mechanism_for(Buffer &buffer, const Instance &instance, bool learned) {
     if (planning_.on()) {
         if (const auto planned = planning_.how(instance, buffer)) {

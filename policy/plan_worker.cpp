@@ -10,6 +10,7 @@
 #include "planner/plan_json.h"
 #include "planner/profile_json.h"
 #include "policy/clock.h"
+#include "policy/rank_group.h"
 
 namespace reprise {
 namespace {
@@ -54,6 +55,21 @@ planner::Profile profile_of(const std::vector<std::unique_ptr<Cycle>> &cycles, c
     return profile;
 }
 
+bool merge(const std::vector<std::string> &texts, planner::Profile *profile, std::string *why) {
+    std::vector<planner::Profile> members;
+    for (const std::string &text : texts) {
+        auto member = planner::read_profile(text);
+        if (!member.ok()) {
+            *why = member.status().text();
+            return false;
+        }
+        members.push_back(std::move(member.value()));
+    }
+    if (worst_of(members, profile, why)) return true;
+    *why = "the ranks do not measure the same events: " + *why;
+    return false;
+}
+
 }  // namespace
 
 PlanWorker::PlanWorker(const AllocatorPort &port, PlanRequest request) : shared_(std::make_shared<Shared>()) {
@@ -91,7 +107,16 @@ void PlanWorker::work(Shared &shared) {
     planner::Profile &profile = request.profile;
     if (!request.cycles.empty()) profile = profile_of(request.cycles, profile);
     request.cycles.clear();
-    profile.costs = request.costs.refine(CostMeter::measure(*shared.port));
+    if (request.members.empty()) {
+        profile.costs = request.costs.refine(CostMeter::measure(*shared.port));
+    } else if (!merge(request.members, &profile, &shared.result.error)) {
+        return;
+    }
+    if (request.measure_only) {
+        shared.result.profile_text = planner::write_profile(profile);
+        shared.result.profile = std::move(profile);
+        return;
+    }
     planner::Options options;
     options.work = kWork;
     options.tolerance_ppm = kTolerancePpm;

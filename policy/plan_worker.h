@@ -17,6 +17,8 @@ namespace reprise {
 struct PlanRequest {
     std::vector<std::unique_ptr<Cycle>> cycles;  // of one order, oldest first: the profile is made of them; or none, and
     planner::Profile profile;                    // this is used as it is (run and step count in any case)
+    std::vector<std::string> members;            // texts of profiles, of which the worst is planned for, in place of both
+    bool measure_only = false;                   // no plan: the profile and its text
     CostMeter costs;                             // what the job itself showed so far
     int64_t budget_bytes = 0;
     planner::Policy policy = planner::Policy::joint;

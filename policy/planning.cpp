@@ -132,15 +132,18 @@ void Planning::begin_cycle(uint64_t own_bytes) {
 // ---- events ---------------------------------------------------------------------------------------------------------------------------
 
 int32_t Planning::planned_next(const std::string &segment) const {
+    if (grouped_) return planned_in_group(segment);
     return adopted_ ? adopted_->find(segment, cycle_->next_ordinal(segment)) : -1;
 }
 
 // With a plan: what it says, while there is room for it at every event still to come.
 Planning::Grant Planning::grant(const std::string &segment, const char *replay_only) const {
-    if (replay_only != nullptr || must_replay_.contains(segment)) return Grant::kReplay;
+    if (replay_only != nullptr) return Grant::kReplay;
+    if (must_replay_.contains(segment) && !committed_) return Grant::kReplay;
     if (config_.policy == Policy::kRetain) return Grant::kRetain;
     const int32_t planned = planned_next(segment);
     if (planned < 0 || adopted_->plan.instances[static_cast<size_t>(planned)].replay) return Grant::kReplay;
+    if (grouped_) return Grant::kRetain;  // what is short here alone must not be decided here alone
     const int32_t event = adopted_->event_of(planned, EventKind::kForwardBegin);
     const int64_t most = adopted_->most_from[static_cast<size_t>(event)] + std::max<int64_t>(0, deviation_);
     // A plan that is over the budget anyway is the one of least memory: it is followed as far as it goes.
@@ -159,6 +162,7 @@ bool Planning::forward_begins(Instance &instance, const char *replay_only) {
     if (granted == Grant::kDenied) ++denied_, ++counts_.denied;
     if (granted == Grant::kRetain) ++retained_, ++counts_.retained;
     instance.planned = planned_next(segment);
+    ++forwards_[segment];
     instance.cycle = number_;
     instance.in_cycle =
         cycle_->forward_begins(instance, replay_only != nullptr ? planner::Freedom::replay : planner::Freedom::open, replay_only);
@@ -233,7 +237,7 @@ void Planning::boundary(uint64_t step, uint64_t own_bytes) {
 }
 
 void Planning::settle(uint64_t step) {
-    if (counts_.cycles <= kWarmUp || worker_ || config_.policy == Policy::kRetain) return;
+    if (counts_.cycles <= kWarmUp || worker_ || !offer_.empty() || config_.policy == Policy::kRetain) return;
     const uint64_t order = cycle_->order();
     if (order != alike_order_) alike_.clear();
     alike_order_ = order;
@@ -252,18 +256,17 @@ void Planning::settle(uint64_t step) {
     for (auto &cycle : alike_) cycles.push_back(std::move(cycle));
     alike_.clear();
     if (pinned_ && pin(cycles, order)) return;
-    planner::Profile about;
-    about.run = records_.run();
-    about.step = step;
-    send(std::move(cycles), std::move(about), order);
-}
-
-void Planning::send(std::vector<std::unique_ptr<Cycle>> cycles, planner::Profile profile, uint64_t order) {
-    if (budget_ == 0) budget_ = resolve_budget();
-    const uint64_t margin = std::min(budget_ / 4, kMargin + budget_ / kMarginShare);
     PlanRequest request;
     request.cycles = std::move(cycles);
-    request.profile = std::move(profile);
+    request.profile.run = records_.run();
+    request.profile.step = step;
+    request.measure_only = grouped_;
+    send(std::move(request), order);
+}
+
+void Planning::send(PlanRequest request, uint64_t order) {
+    if (budget_ == 0) budget_ = resolve_budget();
+    const uint64_t margin = std::min(budget_ / 4, kMargin + budget_ / kMarginShare);
     request.profile.unseen_bytes = static_cast<int64_t>(unseen_bytes(port_));
     request.costs = costs_;
     request.budget_bytes = static_cast<int64_t>(budget_ - margin);
@@ -285,6 +288,16 @@ void Planning::take_result() {
     if (!result->error.empty()) {
         log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
         return;
+    }
+    if (result->plan.instances.empty() && !result->profile_text.empty() && grouped_) {
+        return offer(std::move(result->profile), std::move(result->profile_text));
+    }
+    if (grouped_) {  // the text form knows no ids
+        for (planner::ProfileBuffer &buffer : result->profile.buffers) {
+            auto mine = std::find_if(own_profile_.buffers.begin(), own_profile_.buffers.end(),
+                                     [&](const auto &b) { return b.name == buffer.name; });
+            if (mine != own_profile_.buffers.end()) buffer.id = mine->id;
+        }
     }
     if (result->plan.verdict != planner::Verdict::planned) {
         say_infeasible(result->plan);

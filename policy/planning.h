@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "policy/cost_meter.h"
 #include "policy/cycle.h"
 #include "policy/plan_worker.h"
+#include "policy/rank_group.h"
 #include "policy/records.h"
 
 namespace reprise {
@@ -98,6 +100,8 @@ class Planning {
     void boundary(uint64_t step, uint64_t own_bytes);
     // Not empty when there is no plan within the budget and the user asked to fail then.
     const std::string &refusal() const { return refusal_; }
+    // One stage of the ranks' agreement (include/reprise/detail/engine_abi.h); an empty text: not yet, or not taken.
+    std::string exchange(uint32_t stage, const std::vector<std::string_view> &texts);
     void fork_child(uint64_t own_bytes);
 
     const PlanningCounts &counts() const { return counts_; }
@@ -116,7 +120,15 @@ class Planning {
     int32_t planned_next(const std::string &segment) const;
     void begin_cycle(uint64_t own_bytes);
     void settle(uint64_t step);
-    void send(std::vector<std::unique_ptr<Cycle>> cycles, planner::Profile profile, uint64_t order);
+    void send(PlanRequest request, uint64_t order);
+    // planning_ranks.cpp
+    void join_group();
+    void offer(planner::Profile profile, std::string text);
+    bool read_offers(const std::vector<std::string_view> &texts);
+    std::string planned_counts();
+    bool read_planned_counts(const std::vector<std::string_view> &texts);
+    int32_t planned_in_group(const std::string &segment) const;
+
     void take_result();
     void adopt(planner::JobPlan plan, planner::Profile profile, uint64_t order);
     bool pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t order);
@@ -149,6 +161,14 @@ class Planning {
     bool newly_adopted_ = false;
     std::optional<planner::JobPlan> pinned_;
     std::unordered_map<std::string, std::string> must_replay_;  // segment -> why
+    // Of ranks that decide alike.
+    bool grouped_ = false, committed_ = false;
+    std::string offer_;             // "" until this rank has measured
+    planner::Profile own_profile_;  // what was offered: with the ids of this process's buffers
+    std::vector<size_t> members_;   // ranks that run the same segments
+    ForwardCounts forwards_;        // of every segment, from the beginning
+    ForwardCounts group_switch_;    // at which the plan begins
+
     std::string refusal_;
     std::string remeasure_;  // why, when the job has changed
     std::set<std::string> remeasured_for_;

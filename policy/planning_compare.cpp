@@ -57,6 +57,7 @@ void Planning::compare_cycle(uint64_t step) {
         if (last_event_ < slots) seen_.push_back({last_event_, slots, static_cast<int64_t>(since_last_event_)});
     }
     if (records_.wanted()) record_timeline(step);
+    if (grouped_) return;  // a rank does not change its mind alone
     const uint64_t order = cycle_->order();
     if (order != adopted_->order) {
         strange_cycles_ = order == strange_order_ ? strange_cycles_ + 1 : 1;
@@ -108,7 +109,9 @@ void Planning::correct(bool denied_some) {
             base = std::max<int64_t>(0, base + more);
         }
     }
-    send({}, std::move(profile), adopted_->order);
+    PlanRequest request;
+    request.profile = std::move(profile);
+    send(std::move(request), adopted_->order);
 }
 
 void Planning::record_timeline(uint64_t step) {

@@ -82,6 +82,7 @@ class Table(ctypes.Structure):
         ("report", _function(c_int, c_uint64, c_int, c_char_p)),
         ("mode", _function(c_int)),
         ("note_replay", _function(c_int, c_uint64, c_uint64)),
+        ("plan_exchange", _function(c_void_p, c_uint32, POINTER(c_char_p), POINTER(c_size_t), c_size_t, POINTER(c_size_t))),
     ]
 
 

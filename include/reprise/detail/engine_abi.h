@@ -36,6 +36,14 @@ typedef struct reprise_scope_item {
 #define REPRISE_REPLAY_GATED \
     1u /* reentrant torch form, first replay: a write to a buffer that the forward did not write and nobody changed is kept */
 
+/* Stages of plan_exchange: ranks of a distributed job that must decide alike (docs/planning.md). */
+#define REPRISE_EXCHANGE_JOIN 0u       /* this process is such a rank: it makes no plan alone from here on */
+#define REPRISE_EXCHANGE_OFFER 1u      /* replies this rank's measurements once there are some */
+#define REPRISE_EXCHANGE_OFFERS 2u     /* takes those of all ranks, by rank */
+#define REPRISE_EXCHANGE_COUNTS 3u     /* replies how far this rank has come once the plan is made */
+#define REPRISE_EXCHANGE_ALL_COUNTS 4u /* takes those of all ranks; no reply: too late, there will be no plan */
+#define REPRISE_EXCHANGE_COMMIT 5u     /* all ranks have taken them: the plan will be followed */
+
 /* How a finished replay went; filled by replay_end for adapters. */
 typedef struct reprise_replay_result {
     uint64_t bytes_changed;  /* bytes that differed (or could not be told from differing) when the replay began, and were loaded */
@@ -88,6 +96,9 @@ typedef struct reprise_engine_table {
     /* What the adapter's side of the instance's replay took: bytes of saved tensors that it had to clone because they alias state that
      * changes before their backward (not 0: such activations can never be kept). */
     reprise_status (*note_replay)(uint64_t instance, uint64_t clone_bytes);
+    /* One stage of the ranks' agreement; at optimizer steps only. Never waits. Replies a text, valid until this thread's next call, or
+     * NULL: there is none yet, or the texts were not taken. */
+    const char *(*plan_exchange)(uint32_t stage, const char *const *texts, const size_t *sizes, size_t count, size_t *reply_size);
 } reprise_engine_table;
 
 /* libreprise.so: the engine's table, opening it if needed; NULL when it cannot be opened (reprise_last_error says why). */

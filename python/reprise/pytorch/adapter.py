@@ -7,6 +7,7 @@ from reprise.messages import say, say_once
 from reprise.pytorch.calibrate import may_check
 from reprise.pytorch.instance import Instance
 from reprise.pytorch.names import SegmentNames, unwrap
+from reprise.pytorch.ranks import Ranks, exchange_of
 from reprise.pytorch.scope import Scopes
 from reprise.status import MODE_OFF, MODE_PLAN, MODE_PROTECT, OK, error_for
 
@@ -22,6 +23,7 @@ class Adapter:
         self.names = SegmentNames(settings.include, settings.exclude)
         self.lock = threading.RLock()
         self.steps = 0
+        self.ranks = Ranks(exchange_of(engine.table)) if self.plans else None
         self._live = {}  # engine's number -> weak reference, oldest first
         self._calibrate = calibrate and settings.calibrate and self.mode == MODE_PROTECT
         self._scope_checked = set()
@@ -92,6 +94,8 @@ class Adapter:
         """After an optimizer step: the engine counts it, and instances that nobody will replay any more are let go."""
         self.steps += 1
         self.engine.step()
+        if self.ranks is not None:
+            self.ranks.step()
         old = self.steps - self.settings.keep_steps
         dropped = 0
         for reference in list(self._live.values()):
