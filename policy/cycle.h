@@ -79,8 +79,8 @@ class Cycle {
     uint64_t live_bytes() const { return live_; }
     int32_t next_ordinal(const std::string &segment) const;
 
-    // A digest of segments and the order of their forwards; equal cycles can take the same plan.
-    uint64_t order() const;
+    // A digest of segments and the order of their forwards, from a forward on; equal cycles can take the same plan.
+    uint64_t order(size_t from = 0) const;
     // What the planner needs; instances that were not replayed are left out. Run, step and costs are the caller's.
     planner::Profile profile() const;
 

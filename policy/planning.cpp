@@ -19,6 +19,8 @@ constexpr uint64_t kWarmUp = 2;
 constexpr size_t kAlike = 3;
 // ... and that show whether a plan from a file fits.
 constexpr size_t kAlikePinned = 2;
+// Steps that may make one cycle together.
+constexpr size_t kMostParts = 4;
 // A job that has not settled after so many is told so.
 constexpr unsigned kUnsettled = 32;
 // The budget less this is planned for: what the ledger is told late (allocator/heap_table.h), and noise.
@@ -126,6 +128,7 @@ void Planning::begin_cycle(uint64_t own_bytes) {
     since_last_event_ = 0;
     deviation_ = 0;
     seen_.clear();
+    part_begin_ = 0;
     retained_ = denied_ = 0;
 }
 
@@ -223,6 +226,7 @@ bool Planning::came_round() const {
 void Planning::boundary(uint64_t step, uint64_t own_bytes) {
     cycle_->enter();
     if (cycle_->empty()) return cycle_->leave(own_bytes);
+    if (round_goes_on()) return cycle_->leave(own_bytes);
     ++counts_.cycles;
     if (adopted_) {
         compare_cycle(step);
@@ -234,6 +238,31 @@ void Planning::boundary(uint64_t step, uint64_t own_bytes) {
     }
     take_result();
     begin_cycle(own_bytes);
+}
+
+// Where the steps of a job alternate, no two in a row are alike, but every period_ of them are. The next plan's boundaries are found while
+// there is no plan; with one, they stay.
+bool Planning::round_goes_on() {
+    parts_.push_back(cycle_->order(part_begin_));
+    if (parts_.size() > 2 * kMostParts) parts_.pop_front();
+    part_begin_ = cycle_->instances().size();
+    if (++part_ < period_ && !cycle_->too_long()) return true;
+    part_ = 0;
+    if (adopted_ || worker_) return false;
+    auto repeats = [&](size_t period) {
+        if (parts_.size() < 2 * period) return false;
+        for (size_t i = parts_.size() - period; i < parts_.size(); ++i) {
+            if (parts_[i] != parts_[i - period]) return false;
+        }
+        return true;
+    };
+    size_t found = 1;
+    while (found <= kMostParts && !repeats(found)) ++found;
+    if (found <= kMostParts && found != period_) {
+        period_ = found;
+        alike_.clear();
+    }
+    return false;
 }
 
 void Planning::settle(uint64_t step) {

@@ -119,6 +119,7 @@ class Planning {
     Grant grant(const std::string &segment, const char *replay_only) const;
     int32_t planned_next(const std::string &segment) const;
     void begin_cycle(uint64_t own_bytes);
+    bool round_goes_on();
     void settle(uint64_t step);
     void send(PlanRequest request, uint64_t order);
     // planning_ranks.cpp
@@ -154,6 +155,10 @@ class Planning {
     std::deque<std::unique_ptr<Cycle>> alike_;  // the last ones, of one order
     uint64_t alike_order_ = 0;
     unsigned unsettled_ = 0;  // cycles since it was last settled
+    // Steps that alternate (two optimizers, gradient accumulation of several lengths): so many make one cycle.
+    size_t period_ = 1, part_ = 0;
+    size_t part_begin_ = 0;       // the first forward of the running part
+    std::deque<uint64_t> parts_;  // orders of the last parts
 
     std::unique_ptr<PlanWorker> worker_;
     uint64_t worker_order_ = 0;
