@@ -10,8 +10,8 @@ Nothing here knows of Reprise.
 """
 
 import argparse
-import json
-import resource
+import os
+import sys
 import time
 
 import numpy as np
@@ -20,8 +20,11 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-import changes
 import idx
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from common.changes import Counter  # noqa: E402
+from common.outcome import Outcome  # noqa: E402
 
 
 class Encoder(nn.Module):
@@ -108,22 +111,12 @@ def main():
     parser.add_argument("--queue", type=int, default=32768, help="keys in the queue")
     parser.add_argument("--dim", type=int, default=256, help="numbers in a key")
     parser.add_argument("--temperature", type=float, default=0.2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=0, help="0: torch's default")
-    parser.add_argument("--out", help="write the gradients of the first and the last step and the final state here (.npz)")
-    parser.add_argument("--report", help="write times and memory here (.json)")
-    parser.add_argument("--count-changes", action="store_true",
-                        help="with --no-checkpoint: compare, byte by byte, what a segment reads when its forward begins and when its "
-                             "backward begins (slow; for itself, not for timing)")  # fmt: skip
+    Outcome.add_arguments(parser)
     options = parser.parse_args()
-    if options.count_changes and not options.no_checkpoint:
-        parser.error("--count-changes goes with --no-checkpoint: a replay would change what is counted")
     if options.queue % options.batch:
         parser.error("--queue must be a multiple of --batch")
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    Outcome.begin(parser, options)
 
-    torch.manual_seed(options.seed)
     random = np.random.default_rng(options.seed)
     train, test = (idx.images_and_labels(options.data, part) for part in ("train", "t10k"))
 
@@ -132,12 +125,10 @@ def main():
     slow.requires_grad_(False)
     contrast = Contrast(options.dim, options.queue, options.temperature)
     optimizer = torch.optim.SGD(encoder.parameters(), lr=0.06, momentum=0.9, weight_decay=1e-4)
-    counter = changes.Counter(dict(contrast.named_buffers())) if options.count_changes else None
+    counter = Counter(dict(contrast.named_buffers())) if options.count_changes else None
 
-    times, losses, result = [], [], {}
-    with open("/proc/self/statm") as file:
-        start = int(file.read().split()[1]) * resource.getpagesize()
-    for step in range(options.steps):
+    outcome = Outcome(options.steps)
+    for _ in range(options.steps):
         views = []
         for _ in range(options.micro_batches):
             images = train[0][random.integers(0, len(train[0]), options.batch)]
@@ -158,31 +149,19 @@ def main():
             contrast.push(keys)
             total = total + loss / options.micro_batches
         total.backward()
-        if step in (0, options.steps - 1):
-            name = "first" if step == 0 else "last"
-            result.update({"%s gradient/%s" % (name, n): p.grad.numpy().copy() for n, p in encoder.named_parameters()})
+        outcome.gradients(encoder)
         optimizer.step()
-        times.append(time.perf_counter() - began)
-        losses.append(total.item())
-        if step % 10 == 9 or step == options.steps - 1:
-            print("step %d: loss %.4f, %.0f ms" % (step + 1, losses[-1], 1e3 * sorted(times[-10:])[len(times[-10:]) // 2]), flush=True)
+        outcome.step(began, total.item())
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    for prefix, module in (("encoder", encoder), ("slow encoder", slow), ("contrast", contrast)):
-        result.update({"state/%s.%s" % (prefix, n): t.numpy() for n, t in module.state_dict().items()})
-    result.update({"state/momentum.%d" % i: s["momentum_buffer"].numpy() for i, s in optimizer.state_dict()["state"].items()})
-    if options.out:
-        np.savez(options.out, losses=np.array(losses), **result)
-    if options.report:
-        report = dict(
-            step_seconds=times, losses=losses, start_bytes=start, peak_bytes=peak, torch=torch.__version__, threads=torch.get_num_threads(),
-            neighbours=neighbours(encoder, train, test, 4000),
-            segments=options.steps * options.micro_batches, queue_bytes=contrast.queue.numel() * contrast.queue.element_size(),
-        )  # fmt: skip
-        if counter is not None:
-            report["changes"] = counter.report()
-        with open(options.report, "w") as file:
-            json.dump(report, file, indent=1)
+    outcome.end({"encoder": encoder, "slow encoder": slow, "contrast": contrast}, optimizer)
+    more = dict(
+        neighbours=neighbours(encoder, train, test, 4000),
+        segments=options.steps * options.micro_batches,
+        state_bytes=contrast.queue.numel() * contrast.queue.element_size(),
+    )
+    if counter is not None:
+        more["changes"] = counter.report()
+    outcome.write(options, **more)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ class Counter:
             self.backwards += 1
             self._add(self.until_backward, copies)
 
-        out.register_hook(backward_begins)
+        first = out[0] if isinstance(out, tuple) else out
+        first.register_hook(backward_begins)
         return out
 
     def _add(self, total, copies):
@@ -76,3 +77,9 @@ class Counter:
             bytes_between_forwards=self.between_forwards[0],
             page_bytes_between_forwards=self.between_forwards[1],
         )
+
+    @staticmethod
+    def total(counters):
+        """One report of several counters, whose segments have nothing in common."""
+        reports = [counter.report() for counter in counters]
+        return {name: sum(report[name] for report in reports) for name in reports[0]}
