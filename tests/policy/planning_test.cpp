@@ -1,0 +1,194 @@
+// The job plans: whatever is planned, replays see what their forwards saw, and memory stays within the budget and near the plan.
+#include "tests/policy/planning_job.h"
+
+namespace reprise::test {
+namespace {
+
+std::string name_of(Policy policy) {
+    std::string name = to_string(policy);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+const char *name_of(Order order) {
+    return order == Order::kStack ? "stack" : order == Order::kAccumulated ? "accumulated" : "interleaved";
+}
+
+constexpr Policy kPolicies[] = {Policy::kJoint,  Policy::kEagerWhole, Policy::kGreedy, Policy::kFixed,
+                                Policy::kRetain, Policy::kWhole,      Policy::kSelective};
+
+// ---- every policy, every order of events --------------------------------------------------------------------------------------------------
+
+class EveryPolicy : public testing::TestWithParam<std::tuple<Policy, Order, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Planning, EveryPolicy,
+                         testing::Combine(testing::ValuesIn(kPolicies),
+                                          testing::Values(Order::kStack, Order::kAccumulated, Order::kInterleaved), testing::Bool()),
+                         [](const auto &about) {
+                             return name_of(std::get<0>(about.param)) + "_" + name_of(std::get<1>(about.param)) +
+                                    (std::get<2>(about.param) ? "_steps" : "_stepless");
+                         });
+
+TEST_P(EveryPolicy, ReplaysSeeTheForwardsBytes) {
+    const auto [policy, order, steps] = GetParam();
+    const Folder folder;
+    JobShape shape;
+    shape.order = order;
+    shape.steps = steps;
+    shape.seed = 7;
+    shape.wanders = true;
+    Config config = planning(policy, uint64_t{64} << 20, folder / "plan");
+    config.verify = Verify::kBytes;
+    SimulatedJob job(config, shape);
+    if (policy == Policy::kRetain) {
+        for (int i = 0; i < 8; ++i) job.cycle();
+        EXPECT_EQ(job.replayed, 0u);
+        EXPECT_GT(job.retained, 0u);
+        return;
+    }
+    ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); })) << "no plan was made";
+    for (int i = 0; i < 6; ++i) job.cycle();
+    EXPECT_EQ(job.wrong_bytes, 0u);
+    EXPECT_EQ(job.wrong_after, 0u);
+    EXPECT_GT(job.replayed, 0u);
+    EXPECT_EQ(job.driver().stats().rejections, 0u);
+    EXPECT_EQ(job.driver().stats().divergences, 0u);
+    const bool retains = policy == Policy::kJoint || policy == Policy::kEagerWhole || policy == Policy::kGreedy;
+    EXPECT_EQ(job.retained != 0, retains) << "a budget with room for everything";
+}
+
+// ---- budgets ------------------------------------------------------------------------------------------------------------------------------
+
+class Budgets : public testing::TestWithParam<std::tuple<Policy, Order>> {};
+INSTANTIATE_TEST_SUITE_P(Planning, Budgets,
+                         testing::Combine(testing::Values(Policy::kJoint, Policy::kEagerWhole, Policy::kGreedy),
+                                          testing::Values(Order::kStack, Order::kAccumulated, Order::kInterleaved)),
+                         [](const auto &about) { return name_of(std::get<0>(about.param)) + "_" + name_of(std::get<1>(about.param)); });
+
+TEST_P(Budgets, TheLedgerKeepsToThemAndToThePlan) {
+    const auto [policy, order] = GetParam();
+    JobShape shape;
+    shape.order = order;
+    shape.segments = 9;
+    shape.keep = 4 << 20;
+    const Limits limits = limits_of(shape);
+    for (double share : {0.25, 0.6, 0.95}) {
+        SCOPED_TRACE(testing::Message() << "share " << share << " between " << limits.smallest << " and " << limits.retained);
+        const Folder folder;
+        const uint64_t budget = limits.budget(share);
+        SimulatedJob job(planning(policy, budget, folder / "plan", folder / "records"), shape);
+        ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
+        const planner::JobPlan first = plan_in(folder / "plan");
+        if (first.verdict != planner::Verdict::planned) {  // eager-whole needs more than the least
+            ASSERT_NE(policy, Policy::kJoint) << "smallest " << first.smallest_bytes << ", budget " << first.budget_bytes;
+            continue;
+        }
+        for (int i = 0; i < 3; ++i) job.cycle();  // what a correction would change, is changed
+        WatchedPort::forget_peak();
+        job.retained = job.replayed = 0;
+        for (int i = 0; i < 6; ++i) job.cycle();
+        (void)WatchedPort::get().ledger_take_peak();
+        const planner::JobPlan plan = plan_in(folder / "plan");
+        EXPECT_EQ(job.wrong_bytes + job.wrong_after, 0u);
+        EXPECT_LE(WatchedPort::peak, budget);
+        const auto planned = static_cast<uint64_t>(plan.peak_bytes);
+        EXPECT_LE(WatchedPort::peak, planned + planned / 100);
+        EXPECT_GE(WatchedPort::peak, planned - planned / 100);
+        const auto wanted = std::count_if(plan.instances.begin(), plan.instances.end(), [](const auto &i) { return !i.replay; });
+        EXPECT_EQ(job.retained, static_cast<uint64_t>(wanted) * 6) << "RETAIN as planned, every time";
+        for (const planner::PlannedInstance &instance : plan.instances) {
+            EXPECT_TRUE(instance.replay || job.retained_names.contains(instance.segment)) << instance.segment;
+        }
+        // Every cycle of the records, too.
+        for (const nlohmann::json &line : lines_of(folder / "records", "reprise.timeline/1")) {
+            EXPECT_EQ(line["budget"], budget);
+            for (int64_t actual : line["actual"]) EXPECT_LE(actual, static_cast<int64_t>(budget));
+        }
+        EXPECT_EQ(lines_of(folder / "records", "reprise.profile/1").size(), lines_of(folder / "records", "reprise.plan/1").size());
+    }
+}
+
+TEST(PlanningBudget, MoreIsNeverPlannedSlower) {
+    const JobShape shape;
+    const Limits limits = limits_of(shape);
+    int64_t retained_before = -1;
+    for (double share : {0.0, 0.3, 0.6, 1.0}) {
+        const Folder folder;
+        SimulatedJob job(planning(Policy::kJoint, limits.budget(share), folder / "plan"), shape);
+        ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
+        const planner::JobPlan plan = plan_in(folder / "plan");
+        ASSERT_EQ(plan.verdict, planner::Verdict::planned) << share;
+        int64_t kept = 0;
+        for (const planner::PlannedInstance &instance : plan.instances) kept += instance.replay ? 0 : instance.keep_bytes;
+        EXPECT_GE(kept, retained_before) << share;
+        retained_before = kept;
+        EXPECT_TRUE(share < 1.0 || plan.added_ns == 0) << "there is room for everything";
+    }
+}
+
+TEST(PlanningBudget, RetainIsDeniedWhileTheJobNeedsMore) {
+    const Folder folder;
+    const JobShape shape;
+    const Limits limits = limits_of(shape);
+    const uint64_t budget = limits.budget(0.6);
+    SimulatedJob job(planning(Policy::kJoint, budget, folder / "plan", folder / "records"), shape);
+    ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
+    job.cycle();
+    ASSERT_GT(job.retained, 0u);
+    // Between two cycles the job takes most of what the plan has for retaining: the very next forward must know.
+    const Block more(static_cast<size_t>((limits.retained - limits.smallest) / 10 * 6));
+    WatchedPort::forget_peak();
+    job.cycle();
+    (void)WatchedPort::get().ledger_take_peak();
+    EXPECT_LE(WatchedPort::peak, budget);
+    const std::vector<nlohmann::json> lines = lines_of(folder / "records", "reprise.timeline/1");
+    ASSERT_FALSE(lines.empty());
+    EXPECT_GT(lines.back()["denied"], 0);
+    EXPECT_EQ(job.wrong_bytes, 0u);
+    // ... and is planned for.
+    const planner::JobPlan before = plan_in(folder / "plan");
+    ASSERT_TRUE(run_until(job, [&] { return plan_in(folder / "plan").memory_bytes != before.memory_bytes; }));
+    WatchedPort::forget_peak();
+    for (int i = 0; i < 4; ++i) job.cycle();
+    (void)WatchedPort::get().ledger_take_peak();
+    EXPECT_LE(WatchedPort::peak, budget);
+    EXPECT_EQ(lines_of(folder / "records", "reprise.timeline/1").back()["denied"], 0);
+}
+
+TEST(PlanningBudget, TooSmallOneRunsOnWithTheLeast) {
+    const Folder folder;
+    const JobShape shape;
+    SimulatedJob job(planning(Policy::kJoint, 2 << 20, folder / "plan"), shape);
+    ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
+    const planner::JobPlan plan = plan_in(folder / "plan");
+    EXPECT_NE(plan.verdict, planner::Verdict::planned);
+    EXPECT_GT(plan.smallest_bytes, 2 << 20);
+    for (int i = 0; i < 4; ++i) job.cycle();
+    EXPECT_EQ(job.wrong_bytes + job.wrong_after, 0u);
+}
+
+TEST(PlanningBudget, TooSmallOneFailsWhereThatIsWanted) {
+    const Folder folder;
+    const JobShape shape;
+    Config config = planning(Policy::kJoint, 2 << 20);
+    config.on_infeasible = OnInfeasible::kFail;
+    SimulatedJob job(config, shape);
+    const uint64_t began = now_ns();
+    reprise_segment refused{};
+    while (now_ns() - began < uint64_t{20} * 1'000'000'000) {
+        job.cycle();
+        refused = job.driver().forward("probe", job.scope_of(0));
+        if (refused.status != REPRISE_OK) break;
+        if (refused.action == REPRISE_REPLAY) {
+            ASSERT_EQ(job.driver().end(refused), REPRISE_OK);
+            ASSERT_EQ(job.driver()->release(refused.instance).code(), REPRISE_OK);
+        }
+    }
+    ASSERT_EQ(refused.status, REPRISE_REJECTED);
+    const std::string text = thread_state().error;
+    EXPECT_NE(text.find("smallest budget"), std::string::npos) << text;
+    EXPECT_NE(text.find("2.0 MiB"), std::string::npos) << text;
+    EXPECT_NE(text.find("REPRISE_ON_INFEASIBLE=fail"), std::string::npos) << text;
+    EXPECT_NE(job.driver().forward("probe", job.scope_of(0)).status, REPRISE_OK) << "and stays so";
+}
+
+}  // namespace
+}  // namespace reprise::test
