@@ -31,6 +31,7 @@ FIXED = ("whole", "selective", "fixed", "retain", "off")  # once a round
 POLICIES = PLANNED + FIXED
 PLAIN = "plain"  # the job that keeps everything, without Reprise: what times are compared with
 SETTLED = 8  # steps before that are profiled, or the first under the plan
+MARGIN = 2 << 20  # bytes
 SLOWER = 0.01  # joint may be this much slower than another policy, beyond the spread
 # Two-sided 95 % of Student's distribution, by degrees of freedom.
 STUDENT = (0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -54,7 +55,8 @@ def plus_minus(half, unit=""):
 class Sweep:
     def __init__(self, job, options):
         self.job, self.options = job, options
-        self.arguments = compare.arguments_of(job, options)
+        # Without the evaluation: what it allocates is no part of the training that is planned.
+        self.arguments = [*compare.arguments_of(job, options), "--no-evaluation"]
         self.lines = []  # one per run: what the JSON has
         self.began = time.monotonic()
 
@@ -88,13 +90,11 @@ class Sweep:
                  line["step_ms"], size(line["ledger_peak"]) if line["ledger_peak"] else "-"), flush=True)  # fmt: skip
 
     def limits(self):
-        """-> (least, retain-all) in bytes: by what the planner says of a job that gets no room at all, and by a run that retains."""
-        least_run, retain_run = self.run("joint", 2**20, "least"), self.run("retain", None, "all")
-        plan = least_run["plan"] or {}
-        least = plan.get("smallest_bytes") or least_run["ledger_peak"]
-        if not least or not retain_run["ledger_peak"]:
+        """-> (least, retain-all) in bytes: by what the planner says of a job that gets no room at all, and by one that gets all there is."""
+        least_run, most_run = self.run("joint", 2**20, "least"), self.run("joint", 2**50, "all")
+        least, most = (least_run["plan"] or {}).get("smallest_bytes") or least_run["ledger_peak"], most_run["ledger_peak"]
+        if not least or not most:
             raise SystemExit("Reprise's report has no peak of the ledger: this library does not plan (see %s)" % self.options.out)
-        most = max(retain_run["ledger_peak"], plan.get("retained_bytes") or 0)
         if most <= least:
             raise SystemExit("retaining everything takes no more (%s) than the least (%s): there is nothing to sweep" % (size(most), size(least)))
         return least, most
@@ -250,14 +250,14 @@ def main():
     parser.add_argument("--repetitions", type=int, default=3, help="rounds (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="of a run, at least 16 (default: %(default)s)")
     parser.add_argument("--policies", default=",".join(POLICIES), help="separated by commas (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="the small job, three budgets, one round, the policies joint, selective and retain")
+    parser.add_argument("--quick", action="store_true", help="the small job, two budgets, one round, the policies joint and selective")
     options = parser.parse_args()
     options.policies = [p for p in options.policies.split(",") if p]
     unknown = [p for p in options.policies if p not in POLICIES]
     if unknown:
         parser.error("--policies: no '%s' (there are %s)" % (unknown[0], ", ".join(POLICIES)))
     if options.quick:
-        options.budgets, options.repetitions, options.steps, options.policies = 3, 1, 16, ["joint", "selective", "retain"]
+        options.budgets, options.repetitions, options.steps, options.policies = 2, 1, 16, ["joint", "selective"]
     if options.budgets < 2 or options.repetitions < 1 or options.steps < 16:
         parser.error("at least 2 budgets, 1 repetition and 16 steps")
     options.lib = os.path.abspath(options.lib)
@@ -271,8 +271,8 @@ def main():
 
     print("  looking for the least budget and for what retaining everything takes ...", flush=True)
     least, most = sweep.limits()
-    # The ends with a margin: measurements differ a little from run to run.
-    low, high = least * 1.01, most * 1.01
+    # The ends with a margin: measurements differ a little from run to run, and a plan leaves some of a budget free.
+    low, high = least * 1.01 + MARGIN, most * 1.01 + MARGIN
     budgets = [int(low + (high - low) * i / (options.budgets - 1)) for i in range(options.budgets)]
     print("  least %s, everything %s" % (size(least), size(most)), flush=True)
     sweep.sweep(budgets)

@@ -72,7 +72,7 @@ def picture(path, job, results, changes):
     figure, axes = plt.subplots(1, 4, figsize=(15, 4.2))
     for axis, (title, unit, values) in zip(axes, panels):
         bars = axis.bar(titles, values, color=colours)
-        axis.bar_label(bars, ["%.3g" % v if v else "0" for v in values])
+        axis.bar_label(bars, ["%.0f" % v if v >= 100 or not v else "%.3g" % v for v in values])
         axis.set_title(title)
         axis.set_ylabel(unit)
         axis.tick_params(axis="x", labelsize=8)

@@ -27,6 +27,7 @@ class Outcome:
         parser.add_argument("--threads", type=int, default=0, help="0: torch's default")
         parser.add_argument("--out", help="write the gradients of the first and the last step and the final state here (.npz)")
         parser.add_argument("--report", help="write times and memory here (.json)")
+        parser.add_argument("--no-evaluation", action="store_true", help="do not look, at the end, at how well it has learned")
         parser.add_argument("--count-changes", action="store_true",
                             help="with --no-checkpoint: compare, byte by byte, what a segment reads when its forward begins and when its "
                                  "backward begins (slow; for itself, not for timing)")  # fmt: skip

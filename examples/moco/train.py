@@ -155,7 +155,7 @@ def main():
 
     outcome.end({"encoder": encoder, "slow encoder": slow, "contrast": contrast}, optimizer)
     more = dict(
-        neighbours=neighbours(encoder, train, test, 4000),
+        neighbours=None if options.no_evaluation else neighbours(encoder, train, test, 4000),
         segments=options.steps * options.micro_batches,
         state_bytes=contrast.queue.numel() * contrast.queue.element_size(),
     )

@@ -98,7 +98,9 @@ def main():
     outcome.end({"model": model}, optimizer)
 
     state = sum(t.numel() * t.element_size() for t in model.buffers())
-    more = dict(segments=options.steps * options.blocks, state_bytes=state, bits_per_byte=bits_per_byte(model, held_out, options.batch, options.length))
+    more = dict(segments=options.steps * options.blocks, state_bytes=state)
+    if not options.no_evaluation:
+        more["bits_per_byte"] = bits_per_byte(model, held_out, options.batch, options.length)
     if counters:
         more["changes"] = Counter.total(counters.values())
     outcome.write(options, **more)
