@@ -15,6 +15,7 @@
 #include "allocator/base/types.h"
 #include "kernels/kernels.h"
 #include "policy/clock.h"
+#include "policy/text_file.h"
 
 namespace reprise {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 constexpr size_t kScratch = size_t{16} << 20;
 constexpr int kRounds = 5;
 constexpr uint64_t kLeastBytes = uint64_t{1} << 20;  // less is mostly the fixed part
+constexpr int64_t kMostCost = int64_t{1} << 28;      // 0.27 ms per page: beyond it is nonsense, and the planner takes none of it
 
 int64_t middle(std::vector<int64_t> values) {
     std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
@@ -75,7 +77,10 @@ std::string machine_digest() {
     return out;
 }
 
-std::string cache_file() {
+}  // namespace
+
+// On the job's thread: the environment may be changed while another thread reads it.
+std::string CostMeter::cache_file() {
     std::string folder;
     if (const char *cache = getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
         folder = cache;
@@ -85,16 +90,16 @@ std::string cache_file() {
     return folder.empty() ? "" : folder + "/reprise/costs-" + machine_digest();
 }
 
+namespace {
+
 // One line of numbers: a file that is not that is no cache.
 bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
-    FILE *file = path.empty() ? nullptr : fopen(path.c_str(), "re");
-    if (file == nullptr) return false;
+    std::string text, why;
+    if (path.empty() || !read_text_file(path, &text, &why)) return false;
     long long copy = 0, arm = 0, delta = 0, load = 0;
-    const bool whole = fscanf(file, "1 %lld %lld %lld %lld", &copy, &arm, &delta, &load) == 4;
-    fclose(file);
-    constexpr long long kMost = 1'000'000'000;  // a millisecond per page is nonsense
+    const bool whole = sscanf(text.c_str(), "1 %lld %lld %lld %lld", &copy, &arm, &delta, &load) == 4;
     for (long long value : {copy, arm, delta, load}) {
-        if (value < 1 || value > kMost) return false;
+        if (value < 1 || value > kMostCost) return false;
     }
     costs.copy_ps = copy, costs.arm_ps = arm, costs.delta_ps = delta, costs.selective_load_ps = load;
     return whole;
@@ -105,12 +110,11 @@ void write_cache(const std::string &path, const planner::MechanismCosts &costs) 
     const std::string folder = path.substr(0, path.rfind('/'));
     mkdir(folder.substr(0, folder.rfind('/')).c_str(), 0755);
     mkdir(folder.c_str(), 0755);
-    const std::string draft = path + '.' + std::to_string(getpid());
-    FILE *file = fopen(draft.c_str(), "we");
-    if (file == nullptr) return;
-    fprintf(file, "1 %lld %lld %lld %lld\n", static_cast<long long>(costs.copy_ps), static_cast<long long>(costs.arm_ps),
-            static_cast<long long>(costs.delta_ps), static_cast<long long>(costs.selective_load_ps));
-    if (fclose(file) != 0 || rename(draft.c_str(), path.c_str()) != 0) unlink(draft.c_str());
+    std::string why;  // it is measured again, then
+    (void)write_text_file(path,
+                          "1 " + std::to_string(costs.copy_ps) + ' ' + std::to_string(costs.arm_ps) + ' ' + std::to_string(costs.delta_ps) +
+                              ' ' + std::to_string(costs.selective_load_ps) + '\n',
+                          &why);
 }
 
 }  // namespace
@@ -118,7 +122,7 @@ void write_cache(const std::string &path, const planner::MechanismCosts &costs) 
 void CostMeter::add(Samples &samples, uint64_t bytes, uint64_t nanoseconds) {
     if (bytes < kLeastBytes) return;
     const int64_t value = ps_per_page(nanoseconds, bytes);
-    samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(std::clamp<int64_t>(value, 1, UINT32_MAX));
+    samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(std::clamp<int64_t>(value, 1, kMostCost));
 }
 
 int64_t CostMeter::median(const Samples &samples, int64_t otherwise) {
@@ -134,9 +138,8 @@ planner::MechanismCosts CostMeter::refine(planner::MechanismCosts measured) cons
     return measured;
 }
 
-planner::MechanismCosts CostMeter::measure(const AllocatorPort &port) {
+planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, const std::string &cache) {
     planner::MechanismCosts costs;
-    const std::string cache = cache_file();
     if (read_cache(cache, costs)) return costs;
     const Scratch from, to;
     if (!from || !to) return costs;
@@ -163,6 +166,7 @@ planner::MechanismCosts CostMeter::measure(const AllocatorPort &port) {
         costs.delta_ps = least(deltas) + 2 * costs.copy_ps;           // its before-image, and the shadow brought up to date
         costs.selective_load_ps = least(deltas) + 2 * costs.copy_ps;  // loading a page and putting it back writes it twice
     }
+    for (int64_t *cost : {&costs.copy_ps, &costs.arm_ps, &costs.delta_ps, &costs.selective_load_ps}) *cost = std::min(*cost, kMostCost);
     write_cache(cache, costs);
     return costs;
 }

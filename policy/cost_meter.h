@@ -20,7 +20,9 @@ class CostMeter {
     planner::MechanismCosts refine(planner::MechanismCosts measured) const;
 
     // Some 20 ms on scratch memory of our own, or what an earlier process measured on this kernel and processor.
-    static planner::MechanismCosts measure(const AllocatorPort &port);
+    static planner::MechanismCosts measure(const AllocatorPort &port, const std::string &cache);
+    // Where that is; "" for nowhere.
+    static std::string cache_file();
 
   private:
     static constexpr size_t kSamples = 63;

@@ -12,7 +12,10 @@ void Cycle::enter() {
     const LedgerReading now = port_.ledger_take_peak();
     live_ = now.live;
     entered_job_ = now.live - std::min(now.live, own_);
-    if (events_.empty()) return;
+    if (events_.empty()) {
+        before_ = std::max(before_, now.peak);
+        return;
+    }
     CycleEvent &last = events_.back();
     last.most_bytes = std::max(last.most_bytes, now.peak);
     last.most_job_bytes = std::max(last.most_job_bytes, now.peak - std::min(now.peak, own_));
@@ -69,7 +72,8 @@ void Cycle::uses(int32_t index, const Buffer &buffer) {
 
 void Cycle::wrote(const Buffer &buffer, const PageRuns &runs) {
     auto found = buffer_at_.find(buffer.id);
-    if (found == buffer_at_.end() || runs.empty() || events_.empty()) return;  // before the first event: nobody outstanding saw it
+    if (found == buffer_at_.end() || runs.empty() || events_.empty() || too_long())
+        return;  // before the first event: nobody outstanding saw it
     planner::BufferWrite write;
     write.slot = static_cast<int32_t>(events_.size()) - 1;
     write.pages.reserve(runs.size());

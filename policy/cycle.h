@@ -77,6 +77,10 @@ class Cycle {
     uint64_t most_in_last_slot() const { return events_.size() < 2 ? 0 : events_[events_.size() - 2].most_bytes; }
     // Of everything, now: at the last enter() or leave().
     uint64_t live_bytes() const { return live_; }
+    // Of everything, between the beginning of the cycle and its first event.
+    uint64_t most_before() const { return before_; }
+    // The job's own, at the last enter().
+    uint64_t job_bytes() const { return entered_job_; }
     int32_t next_ordinal(const std::string &segment) const;
 
     // A digest of segments and the order of their forwards, from a forward on; equal cycles can take the same plan.
@@ -91,6 +95,7 @@ class Cycle {
     uint64_t live_ = 0;
     uint64_t own_ = 0;  // what we hold, as of the last leave()
     uint64_t entered_job_ = 0;
+    uint64_t before_ = 0;
     std::vector<CycleEvent> events_;
     std::vector<CycleInstance> instances_;
     std::vector<CycleBuffer> buffers_;

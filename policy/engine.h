@@ -100,6 +100,7 @@ class Engine {
     bool was_retained(uint64_t instance) const;
     void note_changes(const Instance &instance, const Replay &replay);
     void boundary_if_due(bool stepped);
+    void let_idle_go();
     void fill_plan(nlohmann::json &report) const;
     MechanismKind mechanism_for(Buffer &buffer, const Instance &instance, bool learned);
 
@@ -161,6 +162,7 @@ class Engine {
     RecordFile records_;
     Planning planning_;
     int work_depth_ = 0;
+    bool idle_due_ = false;            // a plan was adopted by which some buffers need not be held any more
     bool boundary_pending_ = false;    // the program stepped while an instance was outstanding
     std::deque<uint64_t> retained_;    // the last ones, for what is said when one of them is replayed after all
     bool retains_ = true;              // false: the program replays what it was told to retain

@@ -35,7 +35,13 @@ const char *Engine::replay_only(uint32_t options) const {
 }
 
 bool Engine::would_retain(const char *name, uint32_t options) const {
-    return planning_.on() && planning_.would_retain(name, replay_only(options));
+    if (!planning_.on()) return false;
+    for (const auto &[id, execution] : executions_) {  // in another of its own: decide() is going to find that it contains one
+        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
+        auto outer = instances_.find(execution->instance);
+        if (outer != instances_.end() && outer->second->segment->name == name) return false;
+    }
+    return planning_.would_retain(name, replay_only(options));
 }
 
 // True: its activations are kept. A segment that contains another is always replayed, like those in it.
@@ -99,9 +105,27 @@ void Engine::boundary_if_due(bool stepped) {
     boundary_pending_ = false;
     const OwnWork work(*this);
     planning_.boundary(statistics_.steps, pool_.live() + pool_.kept());
-    if (!planning_.newly_adopted()) return;
-    // What is held for buffers that nothing replayed uses any more is the first thing to go.
+    idle_due_ |= planning_.newly_adopted();
+}
+
+// What is held for buffers that nothing replayed uses any more is the first thing to go, before the first forward under a plan: else it
+// stands in the way of what is to be retained, which is denied and replayed, and needs it again. Programs that make only the two calls say
+// of no instance that it is done; one that was replayed, in a cycle that has come round, is.
+void Engine::let_idle_go() {
+    idle_due_ = false;
+    if (planning_.adopted() == nullptr) return;
+    const OwnWork work(*this);
     const std::set<uint64_t> &idle = planning_.adopted()->idle;
+    if (idle.empty()) return;
+    std::vector<uint64_t> done;
+    for (const auto &[id, instance] : instances_) {
+        if (instance->managed || instance->unfinished()) continue;
+        if (std::any_of(instance->scope.begin(), instance->scope.end(), [&](const ScopeEntry &e) { return idle.contains(e.buffer->id); }))
+            done.push_back(id);
+    }
+    for (uint64_t id : done) {
+        if (auto found = instances_.find(id); found != instances_.end()) drop(*found->second);
+    }
     registry_.for_each_meeting({0, UINTPTR_MAX}, [&](Buffer &buffer) {
         if (idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
     });

@@ -57,8 +57,9 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     if (planning_.on() && !planning_.refusal().empty()) {
         return failed(Status::error(REPRISE_REJECTED, "%s (REPRISE_ON_INFEASIBLE=fail)", planning_.refusal().c_str()));
     }
-    if ((options & REPRISE_FORWARD_RETAINED_ONLY) != 0 && !would_retain(name, options)) return {0, 0, REPRISE_REPLAY, REPRISE_NOT_FOUND};
     OwnWork work(*this);
+    if (idle_due_) let_idle_go();
+    if ((options & REPRISE_FORWARD_RETAINED_ONLY) != 0 && !would_retain(name, options)) return {0, 0, REPRISE_REPLAY, REPRISE_NOT_FOUND};
     retire_unmanaged(segment_named(name));
     if (!in_window_) {
         in_window_ = true;

@@ -15,11 +15,6 @@
 namespace reprise {
 namespace {
 
-// Some tenths of a second on any machine; counted, not timed, so that ranks with the same numbers get the same plan.
-constexpr uint64_t kWork = 250'000'000;
-// Times are measured: a hundredth of a percent is far below their noise.
-constexpr uint32_t kTolerancePpm = 100;
-
 int64_t middle(std::vector<int64_t> &values) {
     std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
     return values[values.size() / 2];
@@ -65,7 +60,13 @@ bool merge(const std::vector<std::string> &texts, planner::Profile *profile, std
         }
         members.push_back(std::move(member.value()));
     }
-    if (worst_of(members, profile, why)) return true;
+    const std::string run = profile->run;
+    const uint64_t step = profile->step;
+    if (worst_of(members, profile, why)) {
+        profile->run = run;
+        profile->step = step;
+        return true;
+    }
     *why = "the ranks do not measure the same events: " + *why;
     return false;
 }
@@ -108,7 +109,7 @@ void PlanWorker::work(Shared &shared) {
     if (!request.cycles.empty()) profile = profile_of(request.cycles, profile);
     request.cycles.clear();
     if (request.members.empty()) {
-        profile.costs = request.costs.refine(CostMeter::measure(*shared.port));
+        profile.costs = request.costs.refine(CostMeter::measure(*shared.port, request.cost_cache));
     } else if (!merge(request.members, &profile, &shared.result.error)) {
         return;
     }
@@ -117,18 +118,15 @@ void PlanWorker::work(Shared &shared) {
         shared.result.profile = std::move(profile);
         return;
     }
-    planner::Options options;
-    options.work = kWork;
-    options.tolerance_ppm = kTolerancePpm;
     Result &result = shared.result;
-    auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, options);
+    auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, planner::job_options());
     if (!plan.ok()) {
         result.error = plan.status().text();
     } else {
         result.plan = std::move(plan.value());
         if (request.texts) {
             result.profile_text = planner::write_profile(profile);
-            result.plan_text = planner::write_plan(result.plan);
+            result.plan_text = planner::write_plan(result.plan, profile.run, profile.step);
         }
     }
     result.profile = std::move(profile);

@@ -20,6 +20,7 @@ struct PlanRequest {
     std::vector<std::string> members;            // texts of profiles, of which the worst is planned for, in place of both
     bool measure_only = false;                   // no plan: the profile and its text
     CostMeter costs;                             // what the job itself showed so far
+    std::string cost_cache;                      // CostMeter::cache_file()
     int64_t budget_bytes = 0;
     planner::Policy policy = planner::Policy::joint;
     bool texts = false;  // the result holds its text forms, too

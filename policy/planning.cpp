@@ -26,6 +26,15 @@ constexpr unsigned kUnsettled = 32;
 // The budget less this is planned for: what the ledger is told late (allocator/heap_table.h), and noise.
 constexpr uint64_t kMargin = uint64_t{1} << 20;
 constexpr uint64_t kMarginShare = 1000;
+uint64_t margin_of(uint64_t budget) { return std::min(budget / 4, kMargin + budget / kMarginShare); }
+
+// A budget that can be given: what is planned for, its margin, and whole MiB.
+uint64_t mib_with_margin(int64_t planned) {
+    constexpr uint64_t kMiB = uint64_t{1} << 20;
+    uint64_t budget = (static_cast<uint64_t>(planned) / kMiB + 1) * kMiB;
+    while (budget - margin_of(budget) < static_cast<uint64_t>(planned)) budget += kMiB;
+    return budget / kMiB;
+}
 
 planner::Policy planner_policy(Policy policy) {
     switch (policy) {
@@ -136,6 +145,7 @@ void Planning::begin_cycle(uint64_t own_bytes) {
 
 int32_t Planning::planned_next(const std::string &segment) const {
     if (grouped_) return planned_in_group(segment);
+    if (cycle_->too_long()) return -1;  // forwards are not counted any more
     return adopted_ ? adopted_->find(segment, cycle_->next_ordinal(segment)) : -1;
 }
 
@@ -148,10 +158,17 @@ Planning::Grant Planning::grant(const std::string &segment, const char *replay_o
     if (planned < 0 || adopted_->plan.instances[static_cast<size_t>(planned)].replay) return Grant::kReplay;
     if (grouped_) return Grant::kRetain;  // what is short here alone must not be decided here alone
     const int32_t event = adopted_->event_of(planned, EventKind::kForwardBegin);
-    const int64_t most = adopted_->most_from[static_cast<size_t>(event)] + std::max<int64_t>(0, deviation_);
+    const int64_t most = adopted_->most_from[static_cast<size_t>(event)] + std::max<int64_t>(0, more_than_planned());
     // A plan that is over the budget anyway is the one of least memory: it is followed as far as it goes.
     const int64_t room = std::max(static_cast<int64_t>(budget_), adopted_->plan.peak_bytes);
     return most <= room ? Grant::kRetain : Grant::kDenied;
+}
+
+// How much more memory than planned is in use. Before the first slot of a cycle has been seen: as in the one before, and what the job has
+// taken since.
+int64_t Planning::more_than_planned() const {
+    if (!cycle_->events().empty()) return deviation_;
+    return first_deviation_ + static_cast<int64_t>(cycle_->job_bytes()) - static_cast<int64_t>(first_job_);
 }
 
 bool Planning::would_retain(const std::string &segment, const char *replay_only) const {
@@ -167,6 +184,7 @@ bool Planning::forward_begins(Instance &instance, const char *replay_only) {
     instance.planned = planned_next(segment);
     ++forwards_[segment];
     instance.cycle = number_;
+    if (cycle_->too_long()) return granted == Grant::kRetain;
     instance.in_cycle =
         cycle_->forward_begins(instance, replay_only != nullptr ? planner::Freedom::replay : planner::Freedom::open, replay_only);
     cycle_->instance(instance.in_cycle).retained = granted == Grant::kRetain;
@@ -184,6 +202,10 @@ void Planning::must_replay(const Instance &instance, const char *why) {
 
 void Planning::event(EventKind kind, const Instance &instance, uint64_t job_ns, uint64_t own_ns) {
     if (instance.cycle != number_ || instance.in_cycle < 0 || cycle_->too_long()) return;
+    if (cycle_->events().empty()) {
+        first_job_ = cycle_->job_bytes();
+        if (adopted_) counts_.peak_bytes = std::max(counts_.peak_bytes, cycle_->most_before());
+    }
     cycle_->event(kind, instance.in_cycle, job_ns, own_ns);
     if (adopted_) follow(kind, instance);
 }
@@ -295,17 +317,20 @@ void Planning::settle(uint64_t step) {
 
 void Planning::send(PlanRequest request, uint64_t order) {
     if (budget_ == 0) budget_ = resolve_budget();
-    const uint64_t margin = std::min(budget_ / 4, kMargin + budget_ / kMarginShare);
     request.profile.unseen_bytes = static_cast<int64_t>(unseen_bytes(port_));
     request.costs = costs_;
-    request.budget_bytes = static_cast<int64_t>(budget_ - margin);
+    request.cost_cache = CostMeter::cache_file();
+    request.budget_bytes = static_cast<int64_t>(budget_ - margin_of(budget_));
     request.policy = policy_;
     request.texts = records_.wanted() || !config_.save_plan.empty();
     worker_ = std::make_unique<PlanWorker>(port_, std::move(request));
     worker_order_ = order;
     if (worker_->started()) return;
     worker_.reset();
-    log_line(LogLevel::kError, "the planner's thread could not be started (too many threads?): all segments are replayed");
+    if (std::exchange(said_no_thread_, true)) return;
+    log_line(LogLevel::kError,
+             "the planner's thread could not be started (are too many threads running? see `ulimit -u`): segments are "
+             "replayed until it can");
 }
 
 void Planning::take_result() {
@@ -315,7 +340,8 @@ void Planning::take_result() {
     worker_.reset();
     counts_.planning_ns += result->nanoseconds;
     if (!result->error.empty()) {
-        log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
+        if (std::exchange(said_error_, result->error) != result->error)
+            log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
         return;
     }
     if (result->plan.instances.empty() && !result->profile_text.empty() && grouped_) {
@@ -351,6 +377,7 @@ void Planning::adopt(planner::JobPlan plan, planner::Profile profile, uint64_t o
     counts_.peak_bytes = 0;
     strange_cycles_ = 0;
     newly_adopted_ = true;
+    first_deviation_ = 0;
     adopted_ = std::make_unique<AdoptedPlan>(std::move(plan), std::move(profile), order);
     const planner::JobPlan &now = adopted_->plan;
     const auto retained = std::count_if(now.instances.begin(), now.instances.end(), [](const auto &i) { return !i.replay; });
@@ -366,9 +393,20 @@ bool Planning::pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t o
     planner::Profile profile = cycles.back()->profile();
     planner::JobPlan plan = std::move(*pinned_);
     pinned_.reset();
-    const std::vector<std::string> different = planner::differences(plan, profile);
+    std::vector<std::string> different = planner::differences(plan, profile);
+    if (different.empty() && plan.memory_bytes.size() != profile.base_bytes.size()) {
+        different.push_back(
+            format("the plan has the memory of %zu events, the job has %zu", plan.memory_bytes.size(), profile.base_bytes.size()));
+    }
     if (different.empty()) {
-        if (budget_ == 0) budget_ = config_.budget.given() ? resolve_budget() : static_cast<uint64_t>(plan.budget_bytes);
+        const auto planned_for = static_cast<uint64_t>(std::max(plan.budget_bytes, plan.peak_bytes));
+        if (budget_ == 0) budget_ = config_.budget.automatic ? planned_for : resolve_budget();
+        if (static_cast<uint64_t>(plan.peak_bytes) > budget_) {
+            log_line(LogLevel::kWarn,
+                     format("REPRISE_PLAN=%s needs %s, more than the budget of %s: it is followed all the same", config_.plan.c_str(),
+                            human_bytes(static_cast<uint64_t>(plan.peak_bytes)).c_str(), human_bytes(budget_).c_str()));
+        }
+        follows_pinned_ = true;
         adopt(std::move(plan), std::move(profile), order);
         return true;
     }
@@ -380,26 +418,26 @@ bool Planning::pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t o
 }
 
 void Planning::say_infeasible(const planner::JobPlan &plan) {
-    std::string binding;
-    for (const std::string &sentence : plan.binding) binding += "\n  " + sentence;
-    const std::string least =
-        plan.smallest_bound_bytes >= plan.smallest_bytes
-            ? format("the smallest budget with a plan is %s", human_bytes(static_cast<uint64_t>(plan.smallest_bytes)).c_str())
-            : format("the smallest budget with a plan is between %s and %s",
-                     human_bytes(static_cast<uint64_t>(plan.smallest_bound_bytes)).c_str(),
-                     human_bytes(static_cast<uint64_t>(plan.smallest_bytes)).c_str());
-    const bool fail = config_.on_infeasible == OnInfeasible::kFail;
-    const std::string text = format(
-        "this job does not fit into the budget of %s: %s (with a margin of %s). Raise REPRISE_BUDGET to that, or make "
-        "the batch smaller.%s%s",
-        human_bytes(budget_).c_str(), least.c_str(), human_bytes(kMargin + budget_ / kMarginShare).c_str(),
-        fail ? "" : " It runs on with the least memory that it can", binding.c_str());
-    if (fail) refusal_ = text;
-    if (!std::exchange(said_infeasible_, true)) log_line(LogLevel::kError, text);
+    const auto enough = static_cast<unsigned long long>(mib_with_margin(plan.smallest_bytes));
+    std::string text = format("this job does not fit into the budget of %s: ", human_bytes(budget_).c_str());
+    if (plan.smallest_bound_bytes >= plan.smallest_bytes) {
+        text += format("the smallest budget with a plan is %lluMiB", enough);
+    } else {
+        text += format("the smallest budget with a plan is at most %lluMiB (and at least %lluMiB)", enough,
+                       static_cast<unsigned long long>(mib_with_margin(plan.smallest_bound_bytes)));
+    }
+    text += format(". Give REPRISE_BUDGET=%lluMiB, or make the batch smaller", enough);
+    if (config_.on_infeasible == OnInfeasible::kFail) refusal_ = text;
+    if (std::exchange(said_infeasible_, true)) return;
+    if (refusal_.empty()) text += ". It runs on with the least memory that it can";
+    for (const std::string &sentence : plan.binding) text += "\n  " + sentence;
+    log_line(LogLevel::kError, text);
 }
 
 void Planning::measure_again(const std::string &why) {
-    log_line(LogLevel::kInfo, "the plan is dropped and the job measured again: " + why);
+    log_line(follows_pinned_ ? LogLevel::kWarn : LogLevel::kInfo, "the plan is dropped and the job measured again: " + why);
+    follows_pinned_ = false;
+    worker_.reset();  // what it makes is for the job as it was
     adopted_.reset();
     remeasure_.clear();
     alike_.clear();

@@ -118,6 +118,7 @@ class Planning {
     enum class Grant : uint8_t { kReplay, kDenied, kRetain };
     Grant grant(const std::string &segment, const char *replay_only) const;
     int32_t planned_next(const std::string &segment) const;
+    int64_t more_than_planned() const;
     void begin_cycle(uint64_t own_bytes);
     bool round_goes_on();
     void settle(uint64_t step);
@@ -165,6 +166,7 @@ class Planning {
     std::unique_ptr<AdoptedPlan> adopted_;
     bool newly_adopted_ = false;
     std::optional<planner::JobPlan> pinned_;
+    bool follows_pinned_ = false;                               // what REPRISE_PLAN says is not made better
     std::unordered_map<std::string, std::string> must_replay_;  // segment -> why
     // Of ranks that decide alike.
     bool grouped_ = false, committed_ = false;
@@ -179,12 +181,16 @@ class Planning {
     std::set<std::string> remeasured_for_;
     uint64_t strange_order_ = 0;
     unsigned strange_cycles_ = 0, corrections_ = 0;  // in a row
-    bool said_infeasible_ = false;
+    bool said_infeasible_ = false, said_no_thread_ = false;
+    std::string said_error_;  // why no plan could be made, when it was said last
 
     // Of the running cycle, against the plan.
     int32_t last_event_ = -1;
     uint64_t since_last_event_ = 0;  // the most bytes since it
     int64_t deviation_ = 0;          // actual less planned, in the slots seen last
+    // The job's own bytes when a cycle's first forward began, and what the slots after it had more than planned, in the cycle seen last.
+    uint64_t first_job_ = 0;
+    int64_t first_deviation_ = 0;
     std::vector<Seen> seen_;
     uint64_t retained_ = 0, denied_ = 0;
     uint64_t order_recorded_ = 0;

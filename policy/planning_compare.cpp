@@ -39,6 +39,7 @@ void Planning::follow(EventKind kind, const Instance &instance) {
     if (last_event_ >= 0 && event > last_event_ && static_cast<size_t>(event) <= adopted_->plan.memory_bytes.size()) {
         const Seen &seen = seen_.emplace_back(Seen{last_event_, event, static_cast<int64_t>(since_last_event_)});
         deviation_ = seen.actual - planned_in(seen);
+        if (seen_.size() == 1) first_deviation_ = deviation_;
     }
     last_event_ = event;
     since_last_event_ = 0;
@@ -90,12 +91,17 @@ void Planning::compare_cycle(uint64_t step) {
     }
     if (corrections_ >= kMostCorrections) return;
     if (++corrections_ == kMostCorrections) {
+        const double percent = 100.0 * static_cast<double>(off) / static_cast<double>(planned);
         log_line(LogLevel::kWarn,
-                 format("the plan's peak is off by %.1f %% after %u corrections: this job's memory varies from step to step; "
-                        "forwards are retained only while there is room",
-                        100.0 * static_cast<double>(off) / static_cast<double>(planned), corrections_));
+                 follows_pinned_
+                     ? format("this job's peak is off that of REPRISE_PLAN by %.1f %%, %u times in a row: forwards are retained only while "
+                              "there is room; have the plan made again (REPRISE_SAVE_PLAN)",
+                              percent, corrections_)
+                     : format("the plan's peak is off by %.1f %% after %u corrections: this job's memory varies from step to step; "
+                              "forwards are retained only while there is room",
+                              percent, corrections_));
     }
-    correct(denied_ != 0);
+    if (!follows_pinned_) correct(denied_ != 0);
 }
 
 // The same problem with the memory that was really used.

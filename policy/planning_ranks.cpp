@@ -30,6 +30,8 @@ bool Planning::read_offers(const std::vector<std::string_view> &texts) {
     if (!read_offer(offer_, &mine)) return false;
     members_.clear();
     PlanRequest request;
+    request.profile.run = own_profile_.run;
+    request.profile.step = own_profile_.step;
     for (size_t rank = 0; rank < texts.size(); ++rank) {
         RankOffer theirs;
         if (!read_offer(texts[rank], &theirs)) {
