@@ -55,7 +55,13 @@ class Folder {
         char name[] = "/tmp/reprise-planning-XXXXXX";
         path_ = mkdtemp(name);
     }
-    ~Folder() { if (getenv("KEEP_FOLDER")) { fprintf(stderr, "kept %s\n", path_.c_str()); return; } std::filesystem::remove_all(path_); }
+    ~Folder() {
+        if (getenv("KEEP_FOLDER")) {
+            fprintf(stderr, "kept %s\n", path_.c_str());
+            return;
+        }
+        std::filesystem::remove_all(path_);
+    }
     Folder(const Folder &) = delete;
     Folder &operator=(const Folder &) = delete;
     std::string operator/(const std::string &name) const { return path_ + "/" + name; }
@@ -73,13 +79,14 @@ struct JobShape {
     Order order = Order::kStack;
     bool steps = true;
     uint64_t seed = 1;
-    bool wanders = false;  // each cycle writes elsewhere than the one before
+    bool wanders = false;     // each cycle writes elsewhere than the one before
     int least_work_us = 150;  // in each forward and each replay
 };
 
 class SimulatedJob {
   public:
-    SimulatedJob(Config config, const JobShape &shape) : shape_(shape), random_(shape.seed), driver_(WatchedPort::get(), std::move(config)) {
+    SimulatedJob(Config config, const JobShape &shape)
+        : shape_(shape), random_(shape.seed), driver_(WatchedPort::get(), std::move(config)) {
         for (size_t size : shape.buffers) buffers_.emplace_back(size);
     }
 

@@ -9,14 +9,13 @@ std::string name_of(Policy policy) {
     std::replace(name.begin(), name.end(), '-', '_');
     return name;
 }
-const char *name_of(Order order) {
-    return order == Order::kStack ? "stack" : order == Order::kAccumulated ? "accumulated" : "interleaved";
-}
+const char *name_of(Order order) { return order == Order::kStack ? "stack" : order == Order::kAccumulated ? "accumulated" : "interleaved"; }
 
-constexpr Policy kPolicies[] = {Policy::kJoint,  Policy::kEagerWhole, Policy::kGreedy, Policy::kFixed,
+constexpr Policy kPolicies[] = {Policy::kJoint,  Policy::kEagerWhole, Policy::kGreedy,   Policy::kFixed,
                                 Policy::kRetain, Policy::kWhole,      Policy::kSelective};
 
-// ---- every policy, every order of events --------------------------------------------------------------------------------------------------
+// ---- every policy, every order of events
+// --------------------------------------------------------------------------------------------------
 
 class EveryPolicy : public testing::TestWithParam<std::tuple<Policy, Order, bool>> {};
 INSTANTIATE_TEST_SUITE_P(Planning, EveryPolicy,
@@ -55,7 +54,8 @@ TEST_P(EveryPolicy, ReplaysSeeTheForwardsBytes) {
     EXPECT_EQ(job.retained != 0, retains) << "a budget with room for everything";
 }
 
-// ---- budgets ------------------------------------------------------------------------------------------------------------------------------
+// ---- budgets
+// ------------------------------------------------------------------------------------------------------------------------------
 
 class Budgets : public testing::TestWithParam<std::tuple<Policy, Order>> {};
 INSTANTIATE_TEST_SUITE_P(Planning, Budgets,
