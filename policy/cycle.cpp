@@ -6,7 +6,11 @@
 
 namespace reprise {
 
-Cycle::Cycle(const AllocatorPort &port, uint64_t own_bytes) : port_(port), own_(own_bytes) { live_ = port_.ledger_take_peak().live; }
+Cycle::Cycle(const AllocatorPort &port, uint64_t own_bytes) : port_(port), own_(own_bytes) {
+    // The first event may come in the same piece of work of ours, which entered the cycle before.
+    live_ = port_.ledger_take_peak().live;
+    entered_job_ = live_ - std::min(live_, own_);
+}
 
 void Cycle::enter() {
     const LedgerReading now = port_.ledger_take_peak();
@@ -94,6 +98,7 @@ planner::Profile Cycle::profile() const {
     for (size_t i = 0; i < instances_.size(); ++i) {
         const CycleInstance &seen = instances_[i];
         if (*std::min_element(std::begin(seen.events), std::end(seen.events)) < 0) continue;
+        if (seen.events[3] < seen.events[1]) continue;  // replayed within its own forward: nothing is decided about it
         number[i] = static_cast<int32_t>(kept.size());
         kept.push_back(static_cast<int32_t>(i));
         planner::ProfileInstance &made = profile.instances.emplace_back();

@@ -91,6 +91,24 @@ class Engine {
       private:
         Engine *engine_;
     };
+    // Around what releases the mutex in the middle of that: meanwhile other threads have events of their own, and the job's code runs.
+    // The mutex is held when it begins and when it ends.
+    class OthersWork {
+      public:
+        explicit OthersWork(Engine &engine) : engine_(engine), depth_(std::exchange(engine.work_depth_, 0)) {
+            if (depth_ != 0) engine_.planning_.leave(engine_.pool_.live() + engine_.pool_.kept());
+        }
+        ~OthersWork() {
+            if (depth_ != 0) engine_.planning_.enter();
+            engine_.work_depth_ = depth_;
+        }
+        OthersWork(const OthersWork &) = delete;
+        OthersWork &operator=(const OthersWork &) = delete;
+
+      private:
+        Engine &engine_;
+        int depth_;
+    };
 
     // engine_plan.cpp
     const char *replay_only(uint32_t options) const;

@@ -15,6 +15,7 @@ constexpr uint64_t kUnmanagedForwards = 256;
 // Providers run without the lock: whatever the caller holds by reference must be found again.
 void Engine::put_back_states(Lock &lock, const std::vector<SavedState> &present) {
     if (present.empty()) return;
+    const OthersWork others(*this);
     lock.unlock();
     Status status = load_states(present, {});
     lock.lock();
@@ -125,10 +126,12 @@ Status Engine::release(uint64_t id) {
 
 void Engine::drop(Instance &instance) {
     OwnWork work(*this);
-    if (instance.retained) remember_retained(instance.id);
+    const bool retained = instance.retained;
+    if (retained) remember_retained(instance.id);
     for (const ScopeEntry &entry : instance.scope) registry_.release(*entry.buffer, entry.version);
     instance.segment->unmanaged.erase(instance.id);
     instances_.erase(instance.id);
+    if (retained && !in_window_) boundary_if_due(false);  // it had no window that could end
     window_may_have_ended();
 }
 

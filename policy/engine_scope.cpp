@@ -221,6 +221,7 @@ Status Engine::untrack(void *address) {
     if (found == declared_.end()) return Status::error(REPRISE_NOT_FOUND, "no declared buffer begins at %p", address);
     Buffer &buffer = **found;
     declared_.erase(found);
+    const OwnWork work(*this);
     buffer.flags.declared = false;
     for (auto &[id, instance] : instances_) {
         for (const ScopeEntry &entry : instance->scope) {
@@ -268,6 +269,7 @@ Status Engine::state(const char *name, reprise_state_save save, reprise_state_lo
 Status Engine::write_intent(const void *address, size_t size) {
     if (Status status = check_range(address, size); !status.ok()) return status;
     Lock lock(mutex_);
+    const OwnWork work(*this);
     AddressRange range = range_of(address, size);
     registry_.for_each_meeting(range, [&](Buffer &buffer) {
         if (buffer.mechanism && registry_.live(buffer)) buffer.mechanism->write_intent(range);

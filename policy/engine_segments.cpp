@@ -59,18 +59,14 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     }
     OwnWork work(*this);
     if (idle_due_) let_idle_go();
-    if ((options & REPRISE_FORWARD_RETAINED_ONLY) != 0 && !would_retain(name, options)) return {0, 0, REPRISE_REPLAY, REPRISE_NOT_FOUND};
+    // Before anything is asked of the plan: the cycle may come round with the last instance that goes, and the plan with it.
     retire_unmanaged(segment_named(name));
-    if (!in_window_) {
-        in_window_ = true;
-        ++window_;
-    }
+    if ((options & REPRISE_FORWARD_RETAINED_ONLY) != 0 && !would_retain(name, options)) return {0, 0, REPRISE_REPLAY, REPRISE_NOT_FOUND};
     auto owned = std::make_unique<Instance>();
     Instance &instance = *owned;
     instance.id = next_instance_++;
     instance.segment = &segment_named(name);
     instance.step = statistics_.steps;
-    instance.window = window_;
     instance.managed = items_given;
     if (!items_given) instance.segment->unmanaged.insert(instance.id);
     instance.ordinal = ++instance.segment->forwards;
@@ -81,6 +77,12 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     execution->thread = pthread_self();
     reprise_segment result{instance.id, execution->id, REPRISE_REPLAY, REPRISE_OK};
     if (planning_.on() && decide(instance, options)) result.action = REPRISE_RETAIN;
+    // One that is retained holds nothing: as a window of its own it would only make what others hold look unused.
+    if (!instance.retained && !in_window_) {
+        in_window_ = true;
+        ++window_;
+    }
+    instance.window = window_;
     Execution &open = *execution;
     instances_.emplace(instance.id, std::move(owned));
     executions_.emplace(result.execution, std::move(execution));
@@ -143,7 +145,10 @@ bool Engine::wait_for_overlaps(Lock &lock, const Instance &instance, Replay &rep
             return false;
         }
         // Everything may have changed after this: neither `other` nor `instance` is known to exist.
-        timed_out = replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout;
+        {
+            const OthersWork others(*this);
+            timed_out = replay_ended_.wait_until(lock, deadline) == std::cv_status::timeout;
+        }
         auto found = instances_.find(id);
         if (found == instances_.end() || found->second->release_pending) {
             *why =
@@ -325,6 +330,7 @@ std::string unreachable_text(const Instance *instance, const Buffer &buffer) {
 ReplayOutcome Engine::finish_replay(Execution &execution) {
     ReplayOutcome outcome;
     if (!execution.replay) return outcome;
+    const OwnWork work(*this);
     outcome = execution.replay->finish();
     statistics_.bytes_put_back += outcome.bytes_put_back;
     for (const Buffer *buffer : outcome.unreachable) {

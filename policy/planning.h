@@ -80,7 +80,10 @@ class Planning {
     void must_replay(const Instance &instance, const char *why);
     void event(EventKind kind, const Instance &instance, uint64_t job_ns, uint64_t own_ns);
     void uses(const Instance &instance, const Buffer &buffer);
-    void wrote(const Buffer &buffer, const PageRuns &runs) { cycle_->wrote(buffer, runs); }
+    // Only a cycle that a profile may be made of needs it.
+    void wrote(const Buffer &buffer, const PageRuns &runs) {
+        if (!adopted_) cycle_->wrote(buffer, runs);
+    }
     // A replay found the buffer changed.
     void changed(const Instance &instance, const Buffer &buffer);
 

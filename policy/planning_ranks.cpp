@@ -81,7 +81,7 @@ int32_t Planning::planned_in_group(const std::string &segment) const {
 }
 
 std::string Planning::exchange(uint32_t stage, const std::vector<std::string_view> &texts) {
-    static const std::string kAccepted = "ok";
+    const std::string kAccepted = "ok";
     switch (stage) {
         case REPRISE_EXCHANGE_JOIN:
             join_group();

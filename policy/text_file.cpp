@@ -71,7 +71,8 @@ bool write_text_file(const std::string &path, const std::string &text, std::stri
     const std::string target = in_place ? path : behind_links(path);
     // Of its own, also where processes of several containers share a folder.
     std::string draft = target + ".draft-XXXXXX";
-    const int file = in_place ? open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : mkostemp(draft.data(), O_CLOEXEC);
+    const int file =
+        in_place ? open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : mkostemp(draft.data(), O_CLOEXEC);
     bool done = file >= 0 && (in_place || fchmod(file, 0644) == 0) && write_all(file, text);
     int error = done ? 0 : errno;
     if (file >= 0) close(file);

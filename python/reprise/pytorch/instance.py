@@ -72,6 +72,7 @@ class Instance:
         self.phase = OPEN
         adapter = self.adapter
         if adapter.plans and not self.replay_only:
+            adapter.ranks.begin()
             number, execution, action, status = adapter.engine.forward_begin(self.name, None, (), FORWARD_RETAINED_ONLY)
             if status == OK:
                 self.number, self.execution, self.action = number, execution, action

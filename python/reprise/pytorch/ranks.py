@@ -19,25 +19,35 @@ class Ranks:
         self.exchange, self.state = exchange, NOTHING
         self.store, self.rank, self.world = None, 0, 1
 
+    def begin(self):
+        """Before a forward that a plan may decide about: of accumulated gradients many come before the first step, and a rank that had
+        planned alone by then would retain what the others replay."""
+        if self.store is None and self.state != DONE:
+            self._try(self._join)
+
     def step(self):
         """After an optimizer step."""
-        if self.state == DONE:
-            return
+        if self.state != DONE:
+            self._try(self._step)
+
+    def _try(self, part):
         try:
-            if self.store is None and not self._join():
-                return
-            self._advance()
+            part()
         except Exception as error:  # the store is gone, or is of a kind that we do not know
             self.state = DONE
             say_once("ranks", "the ranks cannot agree on a plan (%s: %s); all segments are replayed" % (type(error).__name__, error))
+
+    def _step(self):
+        if self.store is not None or self._join():
+            self._advance()
 
     def _join(self):
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
             return False
+        self.exchange(JOIN, ())  # first: whatever fails from here on, this process does not plan alone
         self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
         self.store = distributed.PrefixStore("reprise/plan", distributed.distributed_c10d._get_default_store())
-        self.exchange(JOIN, ())
         return True
 
     def _publish(self, stage, text):
