@@ -109,23 +109,21 @@ void Engine::boundary_if_due(bool stepped) {
 }
 
 // What is held for buffers that nothing replayed uses any more is the first thing to go, before the first forward under a plan: else it
-// stands in the way of what is to be retained, which is denied and replayed, and needs it again. Programs that make only the two calls say
-// of no instance that it is done; one that was replayed, in a cycle that has come round, is.
+// stands in the way of what is to be retained, which is denied and replayed, and needs it again. And no buffer can be preserved as planned
+// while an instance holds it in another way. Programs that make only the two calls say of no instance that it is done; one that was
+// replayed, in a cycle that has come round, is.
 void Engine::let_idle_go() {
     idle_due_ = false;
     if (planning_.adopted() == nullptr) return;
     const OwnWork work(*this);
-    const std::set<uint64_t> &idle = planning_.adopted()->idle;
-    if (idle.empty()) return;
     std::vector<uint64_t> done;
     for (const auto &[id, instance] : instances_) {
-        if (instance->managed || instance->unfinished()) continue;
-        if (std::any_of(instance->scope.begin(), instance->scope.end(), [&](const ScopeEntry &e) { return idle.contains(e.buffer->id); }))
-            done.push_back(id);
+        if (!instance->managed && !instance->unfinished()) done.push_back(id);
     }
     for (uint64_t id : done) {
         if (auto found = instances_.find(id); found != instances_.end()) drop(*found->second);
     }
+    const std::set<uint64_t> &idle = planning_.adopted()->idle;
     registry_.for_each_meeting({0, UINTPTR_MAX}, [&](Buffer &buffer) {
         if (idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
     });

@@ -228,7 +228,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
 
     auto replay =
         take_replay({(options & REPRISE_REPLAY_GATED) != 0, config_.verify != Verify::kOff || instance->window <= kCalibrationWindows,
-                     instance->state == Instance::State::kForward, config_.policy == Policy::kAudit});
+                     instance->state == Instance::State::kForward, config_.policy == Policy::kAudit, planning_.on()});
     if (!instance->refusals.empty() && config_.policy != Policy::kAudit) {
         why = Status::error(REPRISE_REJECTED, "%s", instance->refusals.front().c_str());
         return reject(why, instance->segment, instance, pthread_self());

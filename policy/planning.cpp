@@ -19,6 +19,8 @@ constexpr uint64_t kWarmUp = 2;
 constexpr size_t kAlike = 3;
 // ... and that show whether a plan from a file fits.
 constexpr size_t kAlikePinned = 2;
+// Times that a buffer which begins to change has the job measured again.
+constexpr size_t kMostRemeasured = 16;
 // Steps that may make one cycle together.
 constexpr size_t kMostParts = 4;
 // A job that has not settled after so many is told so.
@@ -83,6 +85,17 @@ AdoptedPlan::AdoptedPlan(planner::JobPlan made, planner::Profile from, uint64_t 
     }
     most_from = plan.memory_bytes;
     for (size_t slot = most_from.size(); slot-- > 1;) most_from[slot - 1] = std::max(most_from[slot - 1], most_from[slot]);
+    most_next = plan.memory_bytes;
+    std::vector<bool> comes(most_next.size() + 1, true);
+    for (size_t i = 0; i < profile.instances.size(); ++i) {
+        if (plan.instances[i].replay) continue;
+        for (int32_t event : {profile.instances[i].replay_begin, profile.instances[i].replay_end}) {
+            if (static_cast<size_t>(event) < comes.size()) comes[static_cast<size_t>(event)] = false;
+        }
+    }
+    for (size_t slot = most_next.size(); slot-- > 1;) {
+        if (!comes[slot]) most_next[slot - 1] = std::max(most_next[slot - 1], most_next[slot]);
+    }
 }
 
 int32_t AdoptedPlan::find(const std::string &segment, int32_t ordinal) const {
@@ -139,6 +152,7 @@ void Planning::begin_cycle(uint64_t own_bytes) {
     seen_.clear();
     part_begin_ = 0;
     retained_ = denied_ = 0;
+    denied_planned_.clear();
 }
 
 // ---- events ---------------------------------------------------------------------------------------------------------------------------
@@ -182,6 +196,7 @@ bool Planning::forward_begins(Instance &instance, const char *replay_only) {
     if (granted == Grant::kDenied) ++denied_, ++counts_.denied;
     if (granted == Grant::kRetain) ++retained_, ++counts_.retained;
     instance.planned = planned_next(segment);
+    if (granted == Grant::kDenied) denied_planned_.push_back(instance.planned);
     ++forwards_[segment];
     instance.cycle = number_;
     if (cycle_->too_long()) return granted == Grant::kRetain;
@@ -216,7 +231,10 @@ void Planning::uses(const Instance &instance, const Buffer &buffer) {
 
 void Planning::changed(const Instance &instance, const Buffer &buffer) {
     if (!adopted_ || instance.planned < 0 || adopted_->changing.contains(buffer.id)) return;
-    if (!remeasured_for_.insert(buffer.name).second) return;
+    // Memory that is allocated anew in every step has no name of its own: it is asked about once per segment and size.
+    const bool named = buffer.name.rfind("0x", 0) != 0;
+    const std::string key = named ? buffer.name : format("%s %zu", instance.segment->name.c_str(), buffer.range.size());
+    if (remeasured_for_.size() >= kMostRemeasured || !remeasured_for_.insert(key).second) return;
     remeasure_ = format("buffer '%s' of segment '%s' changes between forward and replay, which it did not when the plan was made",
                         buffer.name.c_str(), instance.segment->name.c_str());
 }
@@ -231,11 +249,16 @@ std::optional<PlannedBuffer> Planning::how(const Instance &instance, const Buffe
 
 bool Planning::short_of_room(uint64_t kept_bytes) const {
     if (budget_ == 0 || kept_bytes == 0) return false;
-    int64_t most = static_cast<int64_t>(cycle_->live_bytes() - std::min(cycle_->live_bytes(), kept_bytes));
-    if (adopted_ && last_event_ >= 0 && static_cast<size_t>(last_event_) < adopted_->most_from.size()) {
-        most = std::max(most, adopted_->most_from[static_cast<size_t>(last_event_)] + std::max<int64_t>(0, deviation_));
+    auto most = static_cast<int64_t>(cycle_->live_bytes() - std::min(cycle_->live_bytes(), kept_bytes));
+    auto room = static_cast<int64_t>(budget_);
+    if (adopted_) {
+        // The plan's own peak, not the budget: what is there beyond it would be taken for a plan that is wrong. At the next event it is
+        // asked again.
+        room = std::min(room, adopted_->plan.peak_bytes);
+        if (last_event_ >= 0 && static_cast<size_t>(last_event_) < adopted_->most_next.size())
+            most = std::max(most, adopted_->most_next[static_cast<size_t>(last_event_)] + std::max<int64_t>(0, deviation_));
     }
-    return most + static_cast<int64_t>(kept_bytes) > static_cast<int64_t>(budget_);
+    return most + static_cast<int64_t>(kept_bytes) > room;
 }
 
 // ---- boundaries -----------------------------------------------------------------------------------------------------------------------
@@ -306,7 +329,9 @@ void Planning::settle(uint64_t step) {
     std::vector<std::unique_ptr<Cycle>> cycles;
     for (auto &cycle : alike_) cycles.push_back(std::move(cycle));
     alike_.clear();
-    if (pinned_ && pin(cycles, order)) return;
+    per_cycle_.clear();
+    for (const CycleInstance &instance : cycles.back()->instances()) ++per_cycle_[instance.segment];
+    if (pinned_ && pin(cycles, order)) return;  // else: a plan of its own, or the ranks'
     PlanRequest request;
     request.cycles = std::move(cycles);
     request.profile.run = records_.run();
@@ -316,6 +341,7 @@ void Planning::settle(uint64_t step) {
 }
 
 void Planning::send(PlanRequest request, uint64_t order) {
+    if (child_) return;
     if (budget_ == 0) budget_ = resolve_budget();
     request.profile.unseen_bytes = static_cast<int64_t>(unseen_bytes(port_));
     request.costs = costs_;
@@ -398,6 +424,12 @@ bool Planning::pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t o
         different.push_back(
             format("the plan has the memory of %zu events, the job has %zu", plan.memory_bytes.size(), profile.base_bytes.size()));
     }
+    if (different.empty() && grouped_) {  // followed if it fits all ranks
+        const std::string text = planner::write_plan(plan);
+        offered_pinned_ = kernels::digest(text.data(), text.size());
+        pinned_ = std::move(plan);
+        return false;
+    }
     if (different.empty()) {
         const auto planned_for = static_cast<uint64_t>(std::max(plan.budget_bytes, plan.peak_bytes));
         if (budget_ == 0) budget_ = config_.budget.automatic ? planned_for : resolve_budget();
@@ -447,6 +479,8 @@ void Planning::measure_again(const std::string &why) {
 // The child goes on with what the plan says, on its own; a plan in the making is the parent's.
 void Planning::fork_child(uint64_t own_bytes) {
     if (!on_) return;
+    child_ = true;  // single-threaded inside: it makes no plans of its own
+    part_ = 0;
     worker_.release();  // NOLINT(bugprone-unused-return-value): its thread is not in this process
     alike_.clear();
     begin_cycle(own_bytes);

@@ -52,6 +52,7 @@ struct AdoptedPlan {
     std::set<uint64_t> changing;                                           // ids of buffers that have a window
     std::set<uint64_t> idle;                                               // ids of buffers that no replayed instance uses
     std::vector<int64_t> most_from;                                        // per slot: the most from it on
+    std::vector<int64_t> most_next;                                        // ... and until the next event that comes under this plan
 };
 
 struct PlanningCounts {
@@ -141,7 +142,7 @@ class Planning {
     void follow(EventKind kind, const Instance &instance);
     void compare_cycle(uint64_t step);
     int64_t planned_in(const Seen &seen) const;
-    void correct(bool denied_some);
+    void correct();
     void measure_again(const std::string &why);
     void record_timeline(uint64_t step);
     uint64_t resolve_budget() const;
@@ -174,11 +175,14 @@ class Planning {
     // Of ranks that decide alike.
     bool grouped_ = false, committed_ = false;
     std::string offer_;             // "" until this rank has measured
+    uint64_t offered_pinned_ = 0;   // digest of pinned_, when it fits this rank
     planner::Profile own_profile_;  // what was offered: with the ids of this process's buffers
     std::vector<size_t> members_;   // ranks that run the same segments
     ForwardCounts forwards_;        // of every segment, from the beginning
+    ForwardCounts per_cycle_;       // of every segment in one cycle: alike on all members
     ForwardCounts group_switch_;    // at which the plan begins
 
+    bool child_ = false;  // of a fork
     std::string refusal_;
     std::string remeasure_;  // why, when the job has changed
     std::set<std::string> remeasured_for_;
@@ -196,6 +200,7 @@ class Planning {
     int64_t first_deviation_ = 0;
     std::vector<Seen> seen_;
     uint64_t retained_ = 0, denied_ = 0;
+    std::vector<int32_t> denied_planned_;  // which
     uint64_t order_recorded_ = 0;
 
     CostMeter costs_;

@@ -12,6 +12,9 @@ namespace {
 constexpr int64_t kTolerance = 100;
 // ... at most so many times in a row.
 constexpr unsigned kMostCorrections = 5;
+// ... of which only the first lower what the plan counts on: memory that comes and goes with the decisions themselves would have them
+// swing.
+constexpr unsigned kDownwards = 2;
 // Cycles of another order, alike, before the plan is dropped for them.
 constexpr unsigned kStrangeCycles = 2;
 
@@ -84,8 +87,7 @@ void Planning::compare_cycle(uint64_t step) {
         planned = std::max(planned, planned_in(seen));
     }
     const int64_t off = actual > planned ? actual - planned : planned - actual;
-    // Too much memory is always worth another plan; too little only if it was not for want of room.
-    if (off * kTolerance <= planned || (actual < planned && denied_ != 0)) {
+    if (off * kTolerance <= planned && denied_ == 0) {
         corrections_ = 0;
         return;
     }
@@ -101,19 +103,27 @@ void Planning::compare_cycle(uint64_t step) {
                               "forwards are retained only while there is room",
                               percent, corrections_));
     }
-    if (!follows_pinned_) correct(denied_ != 0);
+    if (!follows_pinned_) correct();
 }
 
-// The same problem with the memory that was really used.
-void Planning::correct(bool denied_some) {
+// The same problem with the memory that was really used. What was denied was not kept as planned, but recomputed.
+void Planning::correct() {
     planner::Profile profile = adopted_->profile;
+    std::vector<int64_t> instead(profile.base_bytes.size());
+    for (int32_t denied : denied_planned_) {
+        const planner::ProfileInstance &of = profile.instances[static_cast<size_t>(denied)];
+        for (int32_t slot = of.forward_end; slot < of.replay_end; ++slot) instead[static_cast<size_t>(slot)] -= of.keep_bytes;
+        for (int32_t slot = of.replay_begin; slot < of.replay_end; ++slot) instead[static_cast<size_t>(slot)] += of.transient_bytes;
+    }
     for (const Seen &seen : seen_) {
-        const int64_t more = seen.actual - planned_in(seen);
-        if (more < 0 && denied_some) continue;
-        for (int32_t slot = seen.begin; slot < seen.end && static_cast<size_t>(slot) < profile.base_bytes.size(); ++slot) {
-            int64_t &base = profile.base_bytes[static_cast<size_t>(slot)];
-            base = std::max<int64_t>(0, base + more);
-        }
+        const auto end = std::min(static_cast<size_t>(seen.end), profile.base_bytes.size());
+        int64_t planned = 0;
+        for (auto slot = static_cast<size_t>(seen.begin); slot < end; ++slot)
+            planned = std::max(planned, adopted_->plan.memory_bytes[slot] + instead[slot]);
+        const int64_t more = seen.actual - planned;
+        if (more < 0 && corrections_ > kDownwards) continue;
+        for (auto slot = static_cast<size_t>(seen.begin); slot < end; ++slot)
+            profile.base_bytes[slot] = std::max<int64_t>(0, profile.base_bytes[slot] + more);
     }
     PlanRequest request;
     request.profile = std::move(profile);

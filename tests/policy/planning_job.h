@@ -78,6 +78,7 @@ struct JobShape {
     std::vector<size_t> buffers = {300 << 10, 2 << 20, 1000, 64 << 10};
     Order order = Order::kStack;
     bool steps = true;
+    bool releases = true;  // says when an instance is done
     uint64_t seed = 1;
     bool wanders = false;     // each cycle writes elsewhere than the one before
     int least_work_us = 150;  // in each forward and each replay
@@ -156,6 +157,13 @@ class SimulatedJob {
         open_.push_back(std::move(open));
         between(i);
     }
+    // All of them change in every forward, a little.
+    static void write_all(SimulatedJob &job, int i) {
+        for (Block &block : job.buffers_) {
+            const size_t size = std::max<size_t>(1, block.size() / 32);
+            memset(block.data() + size * (static_cast<size_t>(i) % 30), job.cycles + i, size);
+        }
+    }
     // Of the youngest forward of this segment.
     void backward(int i) {
         auto found = std::find_if(open_.rbegin(), open_.rend(), [&](const Open &o) { return o.segment == i; });
@@ -180,6 +188,7 @@ class SimulatedJob {
             const std::vector<uint8_t> &was = present[at++];
             if (memcmp(was.data(), buffers_[u].data(), was.size()) != 0) ++wrong_after;
         }
+        ASSERT_TRUE(!shape_.releases || driver_->release(open.instance).ok());
     }
     void drop_all() { open_.clear(); }
 
@@ -269,6 +278,18 @@ inline planner::JobPlan plan_in(const std::string &path) {
     return plan.ok() ? std::move(plan.value()) : planner::JobPlan{};
 }
 
+// Runs until the plan is not made again any more.
+inline bool run_until_settled(SimulatedJob &job, const std::string &plan) {
+    std::string text, why, now;
+    int same = 0;
+    return run_until(job, [&] {
+        if (!exists(plan) || !read_text_file(plan, &now, &why)) return false;
+        same = now == text ? same + 1 : 0;
+        text = now;
+        return same >= 5;
+    });
+}
+
 inline std::vector<nlohmann::json> lines_of(const std::string &path, const std::string &schema = "") {
     std::vector<nlohmann::json> lines;
     std::ifstream file(path);
@@ -290,11 +311,12 @@ struct Limits {
     }
 };
 
-inline Limits limits_of(const JobShape &shape) {
+inline Limits limits_of(const JobShape &shape, const std::function<void(SimulatedJob &, int)> &writes = {}) {
     const Folder folder;
     Limits limits;
     {
         SimulatedJob job(planning(Policy::kJoint, 1 << 20, folder / "least"), shape);
+        if (writes) job.writes = writes;
         EXPECT_TRUE(run_until(job, [&] { return exists(folder / "least"); }));
         limits.smallest = static_cast<uint64_t>(plan_in(folder / "least").smallest_bytes);
         limits.retained = static_cast<uint64_t>(plan_in(folder / "least").retained_bytes);
