@@ -29,7 +29,7 @@ def train(script, key, arguments, folder, lib=None, env=None, arrays=True):
             os.remove(path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("REPRISE_") and name != "LD_PRELOAD"}
     if lib is not None:
-        environment.update(LD_PRELOAD=lib, REPRISE_REPORT=statistics, REPRISE_REQUIRE="1", **(env or {}))
+        environment.update({"LD_PRELOAD": lib, "REPRISE_REPORT": statistics, "REPRISE_REQUIRE": "1", **(env or {})})
     command = [sys.executable, script, "--report", report, *(["--out", out] if arrays else []), *arguments]
     with open(log, "w") as file:
         done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -42,10 +42,11 @@ def train(script, key, arguments, folder, lib=None, env=None, arrays=True):
         report = json.load(file)
     loaded = None
     if lib is not None:
-        if not os.path.exists(statistics):
+        if not os.path.exists(statistics) and environment["REPRISE_REQUIRE"] == "1":
             raise Failed("the run '%s' ended, but Reprise wrote no statistics: it was not active (see %s)" % (key, log))
-        with open(statistics) as file:
-            loaded = json.load(file)
+        if os.path.exists(statistics):
+            with open(statistics) as file:
+                loaded = json.load(file)
     return Run(key, report, np.load(out) if arrays else None, loaded, log)
 
 
