@@ -6,6 +6,29 @@
 
 namespace reprise {
 
+namespace {
+
+// Written at random, a large buffer has a run per page, in every capture: neighbours are joined until so many are left. A page too many in
+// a profile is memory planned for and not needed; the record of pages must not become the larger part.
+constexpr size_t kMostRuns = 4096;
+
+std::vector<planner::PageRun> as_pages(const PageRuns &runs) {
+    std::vector<planner::PageRun> pages;
+    for (int64_t gap = 0;; gap = 2 * gap + 1) {
+        pages.clear();
+        for (PageRun run : runs) {
+            if (!pages.empty() && run.first - pages.back().end <= gap) {
+                pages.back().end = std::max<int64_t>(pages.back().end, run.end());
+            } else {
+                pages.push_back({run.first, run.end()});
+            }
+        }
+        if (pages.size() <= kMostRuns) return pages;
+    }
+}
+
+}  // namespace
+
 Cycle::Cycle(const AllocatorPort &port, uint64_t own_bytes) : port_(port), own_(own_bytes) {
     // The first event may come in the same piece of work of ours, which entered the cycle before.
     live_ = port_.ledger_take_peak().live;
@@ -80,8 +103,7 @@ void Cycle::wrote(const Buffer &buffer, const PageRuns &runs) {
         return;  // before the first event: nobody outstanding saw it
     planner::BufferWrite write;
     write.slot = static_cast<int32_t>(events_.size()) - 1;
-    write.pages.reserve(runs.size());
-    for (PageRun run : runs) write.pages.push_back({run.first, run.end()});
+    write.pages = as_pages(runs);
     buffers_[found->second].writes.push_back(std::move(write));
 }
 

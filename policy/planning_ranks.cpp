@@ -18,6 +18,7 @@ void Planning::join_group() {
 void Planning::offer(planner::Profile profile, std::string text) {
     RankOffer offer;
     offer.order = worker_order_;
+    offer.pinned = offered_pinned_;
     offer.budget_bytes = budget_;
     offer.profile = std::move(text);
     own_profile_ = std::move(profile);
@@ -32,6 +33,7 @@ bool Planning::read_offers(const std::vector<std::string_view> &texts) {
     PlanRequest request;
     request.profile.run = own_profile_.run;
     request.profile.step = own_profile_.step;
+    bool same_pinned = mine.pinned != 0;
     for (size_t rank = 0; rank < texts.size(); ++rank) {
         RankOffer theirs;
         if (!read_offer(texts[rank], &theirs)) {
@@ -41,10 +43,23 @@ bool Planning::read_offers(const std::vector<std::string_view> &texts) {
         }
         if (theirs.order != mine.order) continue;  // it runs other segments: a stage of its own
         members_.push_back(rank);
+        same_pinned = same_pinned && theirs.pinned == mine.pinned;
         request.members.push_back(std::move(theirs.profile));
         budget_ = std::min(budget_, theirs.budget_bytes);
     }
     log_line(LogLevel::kInfo, format("%zu of %zu ranks run the same segments as this one and plan with it", members_.size(), texts.size()));
+    if (same_pinned && pinned_) {
+        follows_pinned_ = true;
+        adopt(std::move(*pinned_), std::move(own_profile_), mine.order);
+        pinned_.reset();
+        return true;
+    }
+    if (mine.pinned != 0) {
+        log_line(LogLevel::kError,
+                 format("REPRISE_PLAN=%s does not fit all ranks, or is not the same on all: they make a plan of their own",
+                        config_.plan.c_str()));
+        pinned_.reset();
+    }
     send(std::move(request), mine.order);
     return true;
 }
@@ -61,9 +76,7 @@ bool Planning::read_planned_counts(const std::vector<std::string_view> &texts) {
     for (size_t member : members_) {
         if (member >= texts.size() || !read_counts(texts[member], &counts.emplace_back())) return false;
     }
-    ForwardCounts per_cycle;
-    for (const auto &[segment, ordinals] : adopted_->by_segment) per_cycle[segment] = ordinals.size();
-    group_switch_ = agree(counts, per_cycle);
+    group_switch_ = agree(counts, per_cycle_);
     // Counted on while the texts travelled: whoever has passed the place already must not switch, so nobody may.
     return std::all_of(group_switch_.begin(), group_switch_.end(),
                        [&](const auto &entry) { return forwards_[entry.first] < entry.second; });
@@ -76,8 +89,8 @@ int32_t Planning::planned_in_group(const std::string &segment) const {
     auto so_far = forwards_.find(segment);
     const uint64_t number = so_far == forwards_.end() ? 0 : so_far->second;
     if (at == group_switch_.end() || number < at->second) return -1;
-    const auto &ordinals = adopted_->by_segment.at(segment);
-    return ordinals[(number - at->second) % ordinals.size()];
+    const uint64_t ordinal = (number - at->second) % per_cycle_.at(segment);
+    return adopted_->find(segment, static_cast<int32_t>(ordinal));
 }
 
 std::string Planning::exchange(uint32_t stage, const std::vector<std::string_view> &texts) {

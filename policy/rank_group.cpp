@@ -23,7 +23,7 @@ int64_t written_pages(const planner::ProfileBuffer &buffer) {
 }  // namespace
 
 std::string write_offer(const RankOffer &offer) {
-    const nlohmann::json head = {{"order", offer.order}, {"budget", offer.budget_bytes}};
+    const nlohmann::json head = {{"order", offer.order}, {"pinned", offer.pinned}, {"budget", offer.budget_bytes}};
     return head.dump() + '\n' + offer.profile;
 }
 
@@ -31,9 +31,12 @@ bool read_offer(std::string_view text, RankOffer *offer) {
     const size_t line = text.find('\n');
     if (line == std::string_view::npos) return false;
     const nlohmann::json head = nlohmann::json::parse(text.substr(0, line), nullptr, false);
-    if (!head.is_object() || !head.contains("order") || !head.contains("budget")) return false;
-    if (!head["order"].is_number_unsigned() || !head["budget"].is_number_unsigned()) return false;
-    *offer = {head["order"].get<uint64_t>(), head["budget"].get<uint64_t>(), std::string(text.substr(line + 1))};
+    if (!head.is_object()) return false;
+    for (const char *name : {"order", "pinned", "budget"}) {
+        if (!head.contains(name) || !head[name].is_number_unsigned()) return false;
+    }
+    *offer = {head["order"].get<uint64_t>(), head["pinned"].get<uint64_t>(), head["budget"].get<uint64_t>(),
+              std::string(text.substr(line + 1))};
     return true;
 }
 

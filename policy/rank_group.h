@@ -5,9 +5,9 @@
 // This is what one rank knows; how the texts travel is the adapter's business (the group's store, never a collective). Under the engine's
 // mutex. The stages, each with a text of one's own for all to read, none of which ever waits:
 //
-//     kOffer    my profile              -> all read: plan from the worst of those with my order of segments
-//     kPlanned  my counts of forwards   -> all read: the same forward of every segment at which to switch, some cycles ahead
-//     kCommit   that I will switch      -> all read: so does everybody
+//     OFFER    my profile              -> OFFERS: all plan from the worst of those with their order of segments
+//     COUNTS   my counts of forwards   -> ALL_COUNTS: the same forward of every segment at which to switch, some cycles ahead
+//              that I will switch      -> COMMIT: everybody will
 //
 // A rank that dies leaves the others where they are: everything is replayed, which is always right.
 #pragma once
@@ -24,6 +24,7 @@ namespace reprise {
 
 struct RankOffer {
     uint64_t order = 0;         // of the rank's cycles
+    uint64_t pinned = 0;        // digest of the plan of REPRISE_PLAN, if it fits this rank; 0: there is none
     uint64_t budget_bytes = 0;  // the least of the members' counts
     std::string profile;        // its text
 };

@@ -44,6 +44,7 @@ struct ReplayView {
     std::vector<Piece> pieces;     // D, ascending
     PageBits loaded;               // pages of D (page-granular mechanisms)
     PageBits clean_before;         // pages of D that equalled the newest version before the load
+    bool note_written = false;     // asks for:
     PageRuns since_capture;        // pages written since the newest capture, as far as can be told
     bool deep = false;             // look for strays also where that costs a comparison of everything
 

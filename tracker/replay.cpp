@@ -53,6 +53,7 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
         item.lost = false;
         item.view.clear();
         item.view.deep = options_.deep || options_.gated;
+        item.view.note_written = options_.note_written;
         Status status = can_read(buffer) ? buffer.mechanism->changed(entry.version, item.view) : cannot_read(buffer);
         if (!status.ok()) {
             if (!options_.audit) return status;

@@ -48,6 +48,7 @@ class Replay {
         bool deep = false;          // look for strays everywhere, whatever it costs
         bool forward_open = false;  // its F has not ended: what F will have written is not known yet, so no write is a divergence
         bool audit = false;         // nothing will be loaded: what could not be is a finding, not a failure
+        bool note_written = false;  // for for_each_written()
     };
 
     Replay(const AllocatorPort &port, ImagePool &pool) : port_(port), pool_(pool) {}

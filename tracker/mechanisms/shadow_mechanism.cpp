@@ -393,7 +393,7 @@ Status ShadowMechanism::changed(Version version, ReplayView &view) {
         PageRun pages = block_pages(block);
         if (!block_equals(pages, deltas)) append_run(dense, pages.first, pages.count);
     }
-    view.since_capture = unite(now, dense);
+    if (view.note_written) view.since_capture = unite(now, dense);
     if (now.empty() && dense.empty() && deltas.empty() && (writes == nullptr || writes->runs.empty())) return {};
 
     view.loaded = PageBits(page_count_);
