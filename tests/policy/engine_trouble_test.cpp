@@ -343,8 +343,7 @@ TEST(Config, Budgets) {
     EXPECT_TRUE(parse_budget("auto", &budget));
     EXPECT_TRUE(budget.automatic);
     EXPECT_EQ(budget.bytes, 0u);
-    for (const char *bad : {"", "x", "0", "-5", "120%", "5 parsecs", "nan", "inf", "1e40"})
-        EXPECT_FALSE(parse_budget(bad, &budget)) << bad;
+    for (const char *bad : {"", "x", "0", "-5", "120%", "5 parsecs", "nan", "inf", "1e40"}) EXPECT_FALSE(parse_budget(bad, &budget)) << bad;
 }
 
 }  // namespace
