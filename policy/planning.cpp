@@ -390,7 +390,7 @@ void Planning::take_result() {
     }
     if (!config_.save_plan.empty()) {
         std::string why;
-        if (!write_text_file(config_.save_plan, result->plan_text, &why)) {
+        if (!write_text_file(config_.save_plan, result->plan_text, &why) && !std::exchange(said_not_saved_, true)) {
             log_line(LogLevel::kError,
                      format("the plan cannot be written to REPRISE_SAVE_PLAN=%s (%s)", config_.save_plan.c_str(), why.c_str()));
         }

@@ -188,7 +188,7 @@ class Planning {
     std::set<std::string> remeasured_for_;
     uint64_t strange_order_ = 0;
     unsigned strange_cycles_ = 0, corrections_ = 0;  // in a row
-    bool said_infeasible_ = false, said_no_thread_ = false;
+    bool said_infeasible_ = false, said_no_thread_ = false, said_not_saved_ = false;
     std::string said_error_;  // why no plan could be made, when it was said last
 
     // Of the running cycle, against the plan.

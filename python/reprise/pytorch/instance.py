@@ -34,6 +34,7 @@ class Instance:
         "check",
         "replay_only",
         "released",
+        "statistics",
         "__weakref__",
     )
 
@@ -42,6 +43,7 @@ class Instance:
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
         self.scope, self.generators, self.replays, self.wrote, self.check = None, (), 0, (), None
         self.step, self.released = adapter.steps, None
+        self.statistics = ()
         self.replay_only = reentrant  # its activations cannot be kept
 
     def __getattr__(self, attribute):
@@ -112,6 +114,8 @@ class Instance:
         self.phase = DONE
         if not self.number:
             return
+        if self.adapter.plans and self.scope is not None and not self.replay_only:
+            self.statistics = self.scope.statistics()
         if self.reentrant and self.action != RETAIN:
             self.wrote = [set(snapshot.changed()) for _, snapshot in self.scope.python]
         self.adapter.engine.segment_end(self.number, self.execution, self.action)
@@ -194,6 +198,13 @@ class Instance:
             if status == OK:
                 engine.replay_end(self.number, execution)
 
+    def harmless(self):
+        """Addresses of changed tensors that the forward may have saved all the same, were it kept: autograd would not refuse them."""
+        if not self.statistics:
+            return ()
+        now = dict(self.scope.statistics())
+        return {address for address, version in self.statistics if now.get(address) == version}
+
     # ---- release --------------------------------------------------------------------------------------------------------------------------
 
     def release(self, why="its backward has run"):
@@ -251,12 +262,12 @@ class _Replay:
         self.versions = [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
         ranges = Ranges(dirty)
         if self.early_stop is None:
-            self.copies = SavedCopies(adapter.compat, ranges)
+            self.copies = SavedCopies(adapter.compat, ranges, instance.harmless())
             return self.copies
         return _Both(_Pushed(self.early_stop.pair), lambda: self._copies(ranges))
 
     def _copies(self, ranges):
-        self.copies = SavedCopies(self.instance.adapter.compat, ranges)
+        self.copies = SavedCopies(self.instance.adapter.compat, ranges, self.instance.harmless())
         return self.copies
 
     def _without_generators(self, dirty):
@@ -268,7 +279,7 @@ class _Replay:
         instance, adapter = self.instance, self.instance.adapter
         stopped = error is None or isinstance(error, adapter.compat.stop_error)
         status, result = OK, (0, 0, 0, 0)
-        if self.copies is not None and self.copies.bytes:
+        if self.copies is not None and self.copies.bytes and not instance.replay_only:
             adapter.engine.note_replay(instance.number, self.copies.bytes)
         try:
             status, result = adapter.engine.replay_end(instance.number, self.execution)

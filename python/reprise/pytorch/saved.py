@@ -38,8 +38,9 @@ class Ranges:
 class SavedCopies:
     """The hooks of one replay: `with SavedCopies(compat, ranges): run`."""
 
-    def __init__(self, compat, ranges):
-        self.copies, self.bytes = {}, 0  # bytes: of all copies, known when the block is left
+    def __init__(self, compat, ranges, harmless=()):
+        self.copies, self.bytes = {}, 0  # bytes: of all copies but those of tensors that begin at `harmless`, known when the block is left
+        self.harmless = harmless
         top = compat.top_hooks()
         copies, no_dispatch = self.copies, compat.no_dispatch
 
@@ -81,5 +82,5 @@ class SavedCopies:
 
     def __exit__(self, *unused):
         autograd._pop_saved_tensors_default_hooks()
-        self.bytes = sum(copy.nbytes for copy in self.copies.values())
+        self.bytes = sum(copy.nbytes for key, copy in self.copies.items() if key[0] not in self.harmless)
         self.copies.clear()

@@ -18,6 +18,9 @@ from reprise.pytorch.walk import Walk
 from reprise.status import ITEM_ARGUMENT, ITEM_PARAMETER, clip_name
 
 _ARGUMENT_NAMES = ["argument %d" % i for i in range(16)]
+# Normalisation saves these in every forward, writes them in the same forward without counting a version, and reads them in the backward of an
+# evaluation alone, in which it does not write them.
+STATISTICS = (".running_mean", ".running_var")
 CACHED = 4096  # plans and combinations of plans
 
 
@@ -45,7 +48,7 @@ class Part:
     """What one walk found: a plan of its containers, its items, its generators. Nothing here keeps the job's memory alive, except
     generators (a few KiB each)."""
 
-    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse")
+    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics")
 
     def __init__(self, walk):
         tensors, found, self.devices = [], {}, set()
@@ -69,6 +72,7 @@ class Part:
             else:
                 known[1] = max(known[1], size)
                 known[3] = flags if flags == known[3] else (flags | known[3]) & ITEM_PARAMETER  # needed unless it is an argument only
+        self.statistics = [i for i, name in enumerate(self.names) if name.endswith(STATISTICS)]
         self.states, self.generators = [], [g for g, _ in walk.generators]
         for generator, name in walk.generators:
             items, states = generators.states_of(generator, name)
@@ -110,6 +114,15 @@ class Scope:
 
     def tensors(self):
         return [t for _, snapshot in self.python for t in snapshot.tensors() if isinstance(t, torch.Tensor)]
+
+    def statistics(self):
+        """The running statistics in it, as (address, version)."""
+        found = []
+        for part, snapshot in self.python:
+            if part.statistics:
+                tensors = snapshot.tensors()
+                found += [(tensors[i].data_ptr(), tensors[i]._version) for i in part.statistics if isinstance(tensors[i], torch.Tensor)]
+        return found
 
     def items(self):
         return [item for part in self.parts for item in part.items] + list(self.extra)
