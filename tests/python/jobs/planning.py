@@ -2,6 +2,7 @@
 file of a list of objects {"name", "env", and what else `train` takes}. Starting torch is what takes the time, so each is a forked child of one process
 that has not checkpointed yet; it leaves FOLDER/NAME.json and FOLDER/NAME.err."""
 
+import ctypes
 import hashlib
 import json
 import os
@@ -166,7 +167,9 @@ def main():
             running.discard(os.wait()[0])
         pid = os.fork()
         if pid == 0:
-            return child(folder, setting)
+            child(folder, setting)
+            sys.stderr.flush()
+            ctypes.CDLL(None).exit(0)  # with the library's line and report, without taking the interpreter apart
         running.add(pid)
     while running:
         running.discard(os.wait()[0])
