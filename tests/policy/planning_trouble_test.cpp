@@ -302,15 +302,21 @@ TEST(PlanningProcess, ThreadsRunSegmentsWhileAPlanIsInForce) {
             const std::string name = "thread " + std::to_string(t);
             for (int i = 1; !stop; ++i) {
                 mine.data()[5] = static_cast<uint8_t>(i);
-                const reprise_range range = mine.range();
-                if (!job.driver()->scope(&range, 1).ok()) ++wrong;
-                const reprise_segment f = job.driver()->forward_begin(name.c_str(), nullptr, 0, false);
+                // As an adapter does: the steps of the other thread do not let it go.
+                reprise_scope_item item{};
+                item.address = mine.data();
+                item.size = mine.size();
+                item.name = "mine";
+                const reprise_segment f = job.driver()->forward_begin(name.c_str(), &item, 1, true);
                 wrong += f.status != REPRISE_OK;
                 wrong += job.driver()->segment_end(f, nullptr).code() != REPRISE_OK;
                 if (f.action == REPRISE_RETAIN) continue;
                 mine.data()[5] = 0;
                 const reprise_segment b = job.driver()->replay_begin(name.c_str(), f.instance, 0);
-                wrong += b.status != REPRISE_OK;
+                if (b.status != REPRISE_OK) {
+                    ADD_FAILURE() << b.status << ": " << thread_state().error;
+                    break;
+                }
                 wrong += mine.data()[5] != static_cast<uint8_t>(i);
                 wrong += job.driver()->segment_end(b, nullptr).code() != REPRISE_OK;
                 wrong += !job.driver()->release(f.instance).ok();
