@@ -15,6 +15,7 @@
 #include "planner/plan_json.h"
 #include "policy/clock.h"
 #include "policy/text_file.h"
+#include "tests/effort.h"
 #include "tests/policy/engine_fixture.h"
 
 namespace reprise::test {
@@ -52,15 +53,12 @@ class WatchedPort {
 class Folder {
   public:
     Folder() {
-        char name[] = "/tmp/reprise-planning-XXXXXX";
-        path_ = mkdtemp(name);
+        std::string name = std::filesystem::temp_directory_path() / "reprise-planning-XXXXXX";
+        path_ = mkdtemp(name.data());
     }
     ~Folder() {
-        if (getenv("KEEP_FOLDER")) {
-            fprintf(stderr, "kept %s\n", path_.c_str());
-            return;
-        }
-        std::filesystem::remove_all(path_);
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
     }
     Folder(const Folder &) = delete;
     Folder &operator=(const Folder &) = delete;
@@ -265,7 +263,7 @@ inline bool exists(const std::string &path) { return access(path.c_str(), F_OK) 
 template <class Done>
 bool run_until(SimulatedJob &job, Done done, const std::function<void()> &cycle = {}) {
     const uint64_t began = now_ns();
-    for (int i = 0; i < 6 || now_ns() - began < uint64_t{20} * 1'000'000'000; ++i) {
+    for (int i = 0; i < 6 || now_ns() - began < by_build<uint64_t>(30, 60, 120) * 1'000'000'000; ++i) {
         cycle ? cycle() : job.cycle();
         if (testing::Test::HasFatalFailure()) return false;
         if (done()) return true;
