@@ -459,7 +459,8 @@ void Planning::say_infeasible(const planner::JobPlan &plan) {
                        static_cast<unsigned long long>(mib_with_margin(plan.smallest_bound_bytes)));
     }
     text += format(". Give REPRISE_BUDGET=%lluMiB, or make the batch smaller", enough);
-    if (config_.on_infeasible == OnInfeasible::kFail) refusal_ = text;
+    // A job that runs under a plan is not ended by a later one.
+    if (config_.on_infeasible == OnInfeasible::kFail && !adopted_) refusal_ = text;
     if (std::exchange(said_infeasible_, true)) return;
     if (refusal_.empty()) text += ". It runs on with the least memory that it can";
     for (const std::string &sentence : plan.binding) text += "\n  " + sentence;
