@@ -263,7 +263,7 @@ inline bool exists(const std::string &path) { return access(path.c_str(), F_OK) 
 template <class Done>
 bool run_until(SimulatedJob &job, Done done, const std::function<void()> &cycle = {}) {
     const uint64_t began = now_ns();
-    for (int i = 0; i < 6 || now_ns() - began < by_build<uint64_t>(30, 60, 120) * 1'000'000'000; ++i) {
+    for (int i = 0; i < 6 || now_ns() - began < by_build<uint64_t>(30, 45, 60) * 1'000'000'000; ++i) {
         cycle ? cycle() : job.cycle();
         if (testing::Test::HasFatalFailure()) return false;
         if (done()) return true;
