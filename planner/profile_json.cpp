@@ -32,23 +32,6 @@ void each_cost(Costs &costs, Visit visit) {
     visit("small_pages", costs.small_pages);
 }
 
-// The events in their order: who, what, and whether it begins or ends. null: an event of nobody's.
-Json events_of(const Profile &profile) {
-    Json out = Json::array();
-    auto put = [&](int32_t event, const ProfileInstance &it, int direction, int end) {
-        if (event < 0) return;
-        while (out.size() <= static_cast<size_t>(event)) out.push_back(nullptr);
-        out[static_cast<size_t>(event)] = {kDirections[direction], it.segment, it.ordinal, kEnds[end]};
-    };
-    for (const ProfileInstance &it : profile.instances) {
-        put(it.forward_begin, it, 0, 0);
-        put(it.forward_end, it, 0, 1);
-        put(it.replay_begin, it, 1, 0);
-        put(it.replay_end, it, 1, 1);
-    }
-    return out;
-}
-
 void read_events(const Place &events, Profile &out) {
     std::map<std::pair<std::string, int32_t>, size_t> numbers;
     for (size_t i = 0; i < out.instances.size(); i++) numbers[{out.instances[i].segment, out.instances[i].ordinal}] = i;
@@ -124,6 +107,22 @@ Profile read(std::string_view text) {
 }
 
 }  // namespace
+
+Json events_of(const Profile &profile) {
+    Json out = Json::array();
+    auto put = [&](int32_t event, const ProfileInstance &it, int direction, int end) {
+        if (event < 0) return;
+        while (out.size() <= static_cast<size_t>(event)) out.push_back(nullptr);
+        out[static_cast<size_t>(event)] = {kDirections[direction], it.segment, it.ordinal, kEnds[end]};
+    };
+    for (const ProfileInstance &it : profile.instances) {
+        put(it.forward_begin, it, 0, 0);
+        put(it.forward_end, it, 0, 1);
+        put(it.replay_begin, it, 1, 0);
+        put(it.replay_end, it, 1, 1);
+    }
+    return out;
+}
 
 std::string write_profile(const Profile &profile) {
     char shape[17];

@@ -2,6 +2,7 @@
 // line. Not used on any hot path; any thread. No exception leaves.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,9 @@
 namespace reprise::planner {
 
 std::string write_profile(const Profile &profile);
+
+// The events in their order, as profiles and timelines have them: who, what, and whether it begins or ends. null: an event of nobody's.
+nlohmann::ordered_json events_of(const Profile &profile);
 
 // Unknown fields are ignored, another major version and half a text are refused; what is read has passed validate(). The sentence says
 // what is wrong where.

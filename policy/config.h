@@ -14,7 +14,7 @@ enum class Policy : uint8_t {
     kJoint,       // the planner decides, within the budget
     kEagerWhole,  // the planner without selective mechanisms
     kGreedy,      // most time saved per byte first
-    kFixed,       // everything is replayed, by mechanisms that the first plan fixed
+    kFixed,       // everything is replayed, every buffer by the first mechanism it can have: there are no declared regions yet
     kRetain,      // nothing is replayed that need not be
     kAudit,
     kOff

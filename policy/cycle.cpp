@@ -62,7 +62,6 @@ int32_t Cycle::next_ordinal(const std::string &segment) const {
 
 int32_t Cycle::forward_begins(const Instance &instance, planner::Freedom freedom, const char *why) {
     CycleInstance &added = instances_.emplace_back();
-    added.id = instance.id;
     added.segment = instance.segment->name;
     added.ordinal = ordinals_[added.segment]++;
     added.freedom = freedom;
@@ -78,7 +77,7 @@ void Cycle::event(EventKind kind, int32_t index, uint64_t job_ns, uint64_t own_n
     if (kind == EventKind::kForwardEnd) instance.forward_ns += job_ns;
     if (kind == EventKind::kReplayEnd) instance.replay_ns += job_ns;
     instance.overhead_ns += own_ns;
-    events_.push_back({kind, index, entered_job_, 0, entered_job_});
+    events_.push_back({entered_job_, 0, entered_job_});
 }
 
 void Cycle::uses(int32_t index, const Buffer &buffer) {

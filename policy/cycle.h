@@ -21,8 +21,6 @@ namespace reprise {
 enum class EventKind : uint8_t { kForwardBegin, kForwardEnd, kReplayBegin, kReplayEnd };
 
 struct CycleEvent {
-    EventKind kind = EventKind::kForwardBegin;
-    int32_t instance = 0;
     uint64_t job_bytes = 0;  // the job's own when it came
     // Of the slot that follows:
     uint64_t most_bytes = 0;      // everything
@@ -30,11 +28,9 @@ struct CycleEvent {
 };
 
 struct CycleInstance {
-    uint64_t id = 0;
     std::string segment;
     int32_t ordinal = 0;                   // among the forwards of that segment in this cycle
     int32_t events[4] = {-1, -1, -1, -1};  // by EventKind; of several replays the first begin and the last end
-    bool retained = false;
     planner::Freedom freedom = planner::Freedom::open;
     std::string why;
     uint64_t forward_ns = 0, replay_ns = 0;  // the job's own

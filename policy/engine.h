@@ -111,6 +111,7 @@ class Engine {
     };
 
     // engine_plan.cpp
+    std::vector<Instance *> open_here() const;
     const char *replay_only(uint32_t options) const;
     bool would_retain(const char *name, uint32_t options) const;
     bool decide(Instance &instance, uint32_t options);

@@ -21,36 +21,35 @@ void Engine::OwnWork::end() {
     engine->planning_.leave(engine->pool_.live() + engine->pool_.kept());
 }
 
+// Whose forwards and replays are open on this thread.
+std::vector<Instance *> Engine::open_here() const {
+    std::vector<Instance *> open;
+    for (const auto &[id, execution] : executions_) {
+        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
+        if (auto found = instances_.find(execution->instance); found != instances_.end()) open.push_back(found->second.get());
+    }
+    return open;
+}
+
 // Why the job leaves no choice about a forward that begins on this thread now, or null. A forward inside another segment's is replayed with
 // it: whether the inner one runs once more depends on the outer one's decision.
 const char *Engine::replay_only(uint32_t options) const {
     if ((options & REPRISE_FORWARD_REPLAY_ONLY) != 0) return "a reentrant checkpoint: it sums in another order when it is not replayed";
     if (!retains_) return "the program replays what it was told to retain";
-    for (const auto &[id, execution] : executions_) {
-        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
-        auto outer = instances_.find(execution->instance);
-        if (outer != instances_.end() && !outer->second->retained) return kNested;
-    }
-    return nullptr;
+    const std::vector<Instance *> outer = open_here();
+    return std::any_of(outer.begin(), outer.end(), [](const Instance *i) { return !i->retained; }) ? kNested : nullptr;
 }
 
 bool Engine::would_retain(const char *name, uint32_t options) const {
     if (!planning_.on()) return false;
-    for (const auto &[id, execution] : executions_) {  // in another of its own: decide() is going to find that it contains one
-        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
-        auto outer = instances_.find(execution->instance);
-        if (outer != instances_.end() && outer->second->segment->name == name) return false;
-    }
+    const std::vector<Instance *> outer = open_here();  // in another of its own: decide() is going to find that it contains one
+    if (std::any_of(outer.begin(), outer.end(), [&](const Instance *i) { return i->segment->name == name; })) return false;
     return planning_.would_retain(name, replay_only(options));
 }
 
 // True: its activations are kept. A segment that contains another is always replayed, like those in it.
 bool Engine::decide(Instance &instance, uint32_t options) {
-    for (const auto &[id, execution] : executions_) {
-        if (pthread_equal(execution->thread, pthread_self()) == 0) continue;
-        auto outer = instances_.find(execution->instance);
-        if (outer != instances_.end()) planning_.must_replay(*outer->second, kNested);
-    }
+    for (const Instance *outer : open_here()) planning_.must_replay(*outer, kNested);
     forward_capture_ns_ = 0;
     instance.retained = planning_.forward_begins(instance, replay_only(options));
     return instance.retained;

@@ -116,6 +116,7 @@ void PlanWorker::work(Shared &shared) {
     if (request.measure_only) {
         shared.result.profile_text = planner::write_profile(profile);
         shared.result.profile = std::move(profile);
+        shared.result.measured_only = true;
         return;
     }
     Result &result = shared.result;

@@ -31,9 +31,10 @@ class PlanWorker {
     struct Result {
         planner::Profile profile;
         planner::JobPlan plan;
-        std::string error;         // the plan could not be made
-        std::string profile_text;  // reprise.profile/1
-        std::string plan_text;     // reprise.plan/1
+        std::string error;           // the plan could not be made
+        std::string profile_text;    // reprise.profile/1
+        std::string plan_text;       // reprise.plan/1
+        bool measured_only = false;  // there is no plan, because none was asked for
         uint64_t nanoseconds = 0;
     };
 

@@ -38,6 +38,14 @@ uint64_t mib_with_margin(int64_t planned) {
     return budget / kMiB;
 }
 
+// What the ledger sees of this process.
+uint64_t seen_bytes(const AllocatorPort &port) {
+    uint64_t bytes = 0;
+    for (uint32_t kind = 0; kind < static_cast<uint32_t>(LedgerKind::kCount); ++kind)
+        bytes += port.ledger_live(static_cast<LedgerKind>(kind));
+    return bytes;
+}
+
 planner::Policy planner_policy(Policy policy) {
     switch (policy) {
         case Policy::kRetain:
@@ -202,7 +210,6 @@ bool Planning::forward_begins(Instance &instance, const char *replay_only) {
     if (cycle_->too_long()) return granted == Grant::kRetain;
     instance.in_cycle =
         cycle_->forward_begins(instance, replay_only != nullptr ? planner::Freedom::replay : planner::Freedom::open, replay_only);
-    cycle_->instance(instance.in_cycle).retained = granted == Grant::kRetain;
     return granted == Grant::kRetain;
 }
 
@@ -370,9 +377,7 @@ void Planning::take_result() {
             log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
         return;
     }
-    if (result->plan.instances.empty() && !result->profile_text.empty() && grouped_) {
-        return offer(std::move(result->profile), std::move(result->profile_text));
-    }
+    if (result->measured_only) return offer(std::move(result->profile), std::move(result->profile_text));
     if (grouped_) {  // the text form knows no ids
         for (planner::ProfileBuffer &buffer : result->profile.buffers) {
             auto mine = std::find_if(own_profile_.buffers.begin(), own_profile_.buffers.end(),
@@ -491,9 +496,7 @@ uint64_t unseen_bytes(const AllocatorPort &port) {
     std::string text, why;
     unsigned long long pages = 0, resident = 0;
     if (!read_text_file("/proc/self/statm", &text, &why) || sscanf(text.c_str(), "%llu %llu", &pages, &resident) != 2) return 0;
-    uint64_t seen = 0;
-    for (uint32_t kind = 0; kind < static_cast<uint32_t>(LedgerKind::kCount); ++kind)
-        seen += port.ledger_live(static_cast<LedgerKind>(kind));
+    const uint64_t seen = seen_bytes(port);
     const uint64_t bytes = resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return bytes > seen ? bytes - seen : 0;
 }
@@ -502,9 +505,7 @@ uint64_t unseen_bytes(const AllocatorPort &port) {
 uint64_t Planning::resolve_budget() const {
     if (config_.budget.bytes != 0) return config_.budget.bytes;
     const uint64_t unseen = unseen_bytes(port_);
-    uint64_t seen = 0;
-    for (uint32_t kind = 0; kind < static_cast<uint32_t>(LedgerKind::kCount); ++kind)
-        seen += port_.ledger_live(static_cast<LedgerKind>(kind));
+    const uint64_t seen = seen_bytes(port_);
     uint64_t most = machine_memory();
     if (const uint64_t group = port_.group_headroom(); group != ~uint64_t{0}) most = std::min(most, group + seen + unseen);
     if (config_.budget.share > 0) {

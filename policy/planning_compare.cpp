@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "planner/profile_json.h"
 #include "policy/log.h"
 #include "policy/planning.h"
 
@@ -17,18 +18,6 @@ constexpr unsigned kMostCorrections = 5;
 constexpr unsigned kDownwards = 2;
 // Cycles of another order, alike, before the plan is dropped for them.
 constexpr unsigned kStrangeCycles = 2;
-
-const char *event_name(EventKind kind) {
-    switch (kind) {
-        case EventKind::kForwardBegin:
-        case EventKind::kForwardEnd:
-            return "F";
-        case EventKind::kReplayBegin:
-        case EventKind::kReplayEnd:
-            break;
-    }
-    return "B";
-}
 
 }  // namespace
 
@@ -137,23 +126,7 @@ void Planning::record_timeline(uint64_t step) {
     line["shape"] = format("%016llx", static_cast<unsigned long long>(adopted_->order));
     if (order_recorded_ != adopted_->order) {
         order_recorded_ = adopted_->order;
-        struct At {
-            int32_t event, instance;
-            EventKind kind;
-        };
-        std::vector<At> events;
-        for (size_t i = 0; i < adopted_->profile.instances.size(); ++i) {
-            for (auto kind : {EventKind::kForwardBegin, EventKind::kForwardEnd, EventKind::kReplayBegin, EventKind::kReplayEnd}) {
-                events.push_back({adopted_->event_of(static_cast<int32_t>(i), kind), static_cast<int32_t>(i), kind});
-            }
-        }
-        std::sort(events.begin(), events.end(), [](const At &a, const At &b) { return a.event < b.event; });
-        nlohmann::json &list = line["events"] = nlohmann::json::array();
-        for (const At &at : events) {
-            const planner::ProfileInstance &of = adopted_->profile.instances[static_cast<size_t>(at.instance)];
-            const bool begin = at.kind == EventKind::kForwardBegin || at.kind == EventKind::kReplayBegin;
-            list.push_back({event_name(at.kind), of.segment, of.ordinal, begin ? "begin" : "end"});
-        }
+        line["events"] = nlohmann::json(planner::events_of(adopted_->profile));
     }
     const auto &memory = adopted_->plan.memory_bytes;
     line["planned"] = memory;

@@ -73,14 +73,14 @@ Status ImageMechanism::changed(Version version, ReplayView &view) {
     if (kind_ == MechanismKind::kSmall) {
         if (record->wrote == Wrote::kYes || !kernels::equal(live(), image, range.size())) {
             view.pieces.push_back({range.begin, image, range.size(), record->wrote == Wrote::kNo});
-            append_run(view.since_capture, 0, page_count());
+            if (view.note_written) append_run(view.since_capture, 0, page_count());
         }
         return {};
     }
     for (size_t offset = 0; offset < range.size(); offset += kHugePageSize) {
         size_t size = std::min(kHugePageSize, range.size() - offset);
         if (kernels::equal(reinterpret_cast<const void *>(range.begin + offset), image + offset, size)) continue;
-        if (view.since_capture.empty()) append_run(view.since_capture, 0, page_count());
+        if (view.note_written && view.since_capture.empty()) append_run(view.since_capture, 0, page_count());
         if (!view.pieces.empty() && view.pieces.back().range().end == range.begin + offset) {
             view.pieces.back().size += size;
         } else {
