@@ -29,30 +29,35 @@ std::vector<planner::PageRun> as_pages(const PageRuns &runs) {
 
 }  // namespace
 
-Cycle::Cycle(const AllocatorPort &port, uint64_t own_bytes) : port_(port), own_(own_bytes) {
+Cycle::Cycle(const AllocatorPort &port, OwnBytes own) : port_(port), own_(own) {
     // The first event may come in the same piece of work of ours, which entered the cycle before.
     live_ = port_.ledger_take_peak().live;
-    entered_job_ = live_ - std::min(live_, own_);
+    entered_job_ = live_ - std::min(live_, own_.all);
 }
 
 void Cycle::enter() {
     const LedgerReading now = port_.ledger_take_peak();
     live_ = now.live;
-    entered_job_ = now.live - std::min(now.live, own_);
+    entered_job_ = now.live - std::min(now.live, own_.all);
     if (events_.empty()) {
         before_ = std::max(before_, now.peak);
         return;
     }
     CycleEvent &last = events_.back();
     last.most_bytes = std::max(last.most_bytes, now.peak);
-    last.most_job_bytes = std::max(last.most_job_bytes, now.peak - std::min(now.peak, own_));
+    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, own_.spare));
+    last.most_job_bytes = std::max(last.most_job_bytes, now.peak - std::min(now.peak, own_.all));
 }
 
-void Cycle::leave(uint64_t own_bytes) {
+void Cycle::leave(OwnBytes own) {
     const LedgerReading now = port_.ledger_take_peak();
     live_ = now.live;
-    own_ = own_bytes;
-    if (!events_.empty()) events_.back().most_bytes = std::max(events_.back().most_bytes, now.peak);
+    const uint64_t spare = std::min(own_.spare, own.spare);  // all the time in between
+    own_ = own;
+    if (events_.empty()) return;
+    CycleEvent &last = events_.back();
+    last.most_bytes = std::max(last.most_bytes, now.peak);
+    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, spare));
 }
 
 int32_t Cycle::next_ordinal(const std::string &segment) const {
@@ -77,7 +82,7 @@ void Cycle::event(EventKind kind, int32_t index, uint64_t job_ns, uint64_t own_n
     if (kind == EventKind::kForwardEnd) instance.forward_ns += job_ns;
     if (kind == EventKind::kReplayEnd) instance.replay_ns += job_ns;
     instance.overhead_ns += own_ns;
-    events_.push_back({entered_job_, 0, entered_job_});
+    events_.push_back({entered_job_, 0, 0, entered_job_});
 }
 
 void Cycle::uses(int32_t index, const Buffer &buffer) {

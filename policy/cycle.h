@@ -20,10 +20,16 @@ namespace reprise {
 
 enum class EventKind : uint8_t { kForwardBegin, kForwardEnd, kReplayBegin, kReplayEnd };
 
+// What Reprise holds, and how much of it could go at once: kept for reuse, or for buffers that no outstanding instance needs.
+struct OwnBytes {
+    uint64_t all = 0, spare = 0;
+};
+
 struct CycleEvent {
     uint64_t job_bytes = 0;  // the job's own when it came
     // Of the slot that follows:
     uint64_t most_bytes = 0;      // everything
+    uint64_t most_needed = 0;     // ... less what could have gone
     uint64_t most_job_bytes = 0;  // the job's own
 };
 
@@ -49,7 +55,7 @@ struct CycleBuffer {
 
 class Cycle {
   public:
-    Cycle(const AllocatorPort &port, uint64_t own_bytes);
+    Cycle(const AllocatorPort &port, OwnBytes own);
 
     // A cycle that never ends is given up, not remembered for ever.
     static constexpr size_t kMostEvents = 200'000;
@@ -57,7 +63,7 @@ class Cycle {
 
     // Around all work of ours that may change what we hold: before it, and after it with what we hold then.
     void enter();
-    void leave(uint64_t own_bytes);
+    void leave(OwnBytes own);
     // Within it: what happens. A forward that begins is a new instance, whose number is returned.
     int32_t forward_begins(const Instance &instance, planner::Freedom freedom, const char *why);
     void event(EventKind kind, int32_t instance, uint64_t job_ns, uint64_t own_ns);
@@ -69,8 +75,8 @@ class Cycle {
     const std::vector<CycleInstance> &instances() const { return instances_; }
     const std::vector<CycleEvent> &events() const { return events_; }
     bool empty() const { return instances_.empty(); }
-    // Of everything, in the slot before the event that came last.
-    uint64_t most_in_last_slot() const { return events_.size() < 2 ? 0 : events_[events_.size() - 2].most_bytes; }
+    // The slot before the event that came last.
+    const CycleEvent *last_slot() const { return events_.size() < 2 ? nullptr : &events_[events_.size() - 2]; }
     // Of everything, now: at the last enter() or leave().
     uint64_t live_bytes() const { return live_; }
     // Of everything, between the beginning of the cycle and its first event.
@@ -89,7 +95,7 @@ class Cycle {
 
     const AllocatorPort &port_;
     uint64_t live_ = 0;
-    uint64_t own_ = 0;  // what we hold, as of the last leave()
+    OwnBytes own_;  // as of the last leave()
     uint64_t entered_job_ = 0;
     uint64_t before_ = 0;
     std::vector<CycleEvent> events_;

@@ -92,7 +92,7 @@ void Engine::fork_child() {
     records_.new_run();
     work_depth_ = 0;
     boundary_pending_ = false;
-    planning_.fork_child(pool_.live() + pool_.kept());
+    planning_.fork_child(own_bytes());
     for (const auto &[name, segment] : segments_) {
         segment->contract_digest = 0;
         segment->contracts = 0;

@@ -96,7 +96,7 @@ class Engine {
     class OthersWork {
       public:
         explicit OthersWork(Engine &engine) : engine_(engine), depth_(std::exchange(engine.work_depth_, 0)) {
-            if (depth_ != 0) engine_.planning_.leave(engine_.pool_.live() + engine_.pool_.kept());
+            if (depth_ != 0) engine_.planning_.leave(engine_.own_bytes());
         }
         ~OthersWork() {
             if (depth_ != 0) engine_.planning_.enter();
@@ -111,6 +111,8 @@ class Engine {
     };
 
     // engine_plan.cpp
+    OwnBytes own_bytes() const;
+    void make_room();
     std::vector<Instance *> open_here() const;
     const char *replay_only(uint32_t options) const;
     bool would_retain(const char *name, uint32_t options) const;

@@ -17,8 +17,20 @@ constexpr char kNested[] = "nested: segments in one another are always replayed"
 void Engine::OwnWork::end() {
     Engine *engine = std::exchange(engine_, nullptr);
     if (engine == nullptr || !engine->planning_.on() || --engine->work_depth_ != 0) return;
-    if (engine->planning_.short_of_room(engine->pool_.kept())) engine->pool_.trim();
-    engine->planning_.leave(engine->pool_.live() + engine->pool_.kept());
+    engine->make_room();
+    engine->planning_.leave(engine->own_bytes());
+}
+
+OwnBytes Engine::own_bytes() const { return {pool_.live() + pool_.kept(), pool_.kept() + registry_.idle_bytes()}; }
+
+// What could go at once goes when it would stand in the way of what the plan has for the next slots: first what is merely kept for reuse.
+void Engine::make_room() {
+    const size_t idle = registry_.idle_bytes();
+    if (!planning_.short_of_room(pool_.kept() + idle)) return;
+    pool_.trim();
+    if (!planning_.short_of_room(idle)) return;
+    registry_.let_idle_go();
+    pool_.trim();
 }
 
 // Whose forwards and replays are open on this thread.
@@ -103,7 +115,7 @@ void Engine::boundary_if_due(bool stepped) {
     if (std::any_of(instances_.begin(), instances_.end(), [](const auto &entry) { return entry.second->unfinished(); })) return;
     boundary_pending_ = false;
     const OwnWork work(*this);
-    planning_.boundary(statistics_.steps, pool_.live() + pool_.kept());
+    planning_.boundary(statistics_.steps, own_bytes());
     idle_due_ |= planning_.newly_adopted();
 }
 

@@ -112,6 +112,15 @@ int32_t AdoptedPlan::find(const std::string &segment, int32_t ordinal) const {
     return found->second[static_cast<size_t>(ordinal)];
 }
 
+int64_t AdoptedPlan::preserved_if_replayed(int32_t instance) const {
+    int64_t bytes = 0;
+    for (const planner::ProfileBuffer &buffer : profile.buffers) {
+        if (buffer.writes.empty() || changing.contains(buffer.id)) continue;
+        if (std::find(buffer.users.begin(), buffer.users.end(), instance) != buffer.users.end()) bytes += buffer.bytes;
+    }
+    return bytes;
+}
+
 int32_t AdoptedPlan::event_of(int32_t instance, EventKind kind) const {
     const planner::ProfileInstance &of = profile.instances[static_cast<size_t>(instance)];
     switch (kind) {
@@ -131,7 +140,7 @@ Planning::Planning(const AllocatorPort &port, const Config &config, RecordFile &
     : port_(port), config_(config), records_(records), on_(config.plans()), policy_(planner_policy(config.policy)) {
     if (!on_) return;
     read_pinned();
-    begin_cycle(0);
+    begin_cycle({});
 }
 
 void Planning::read_pinned() {
@@ -151,11 +160,11 @@ void Planning::read_pinned() {
     }
 }
 
-void Planning::begin_cycle(uint64_t own_bytes) {
+void Planning::begin_cycle(OwnBytes own) {
     ++number_;
-    cycle_ = std::make_unique<Cycle>(port_, own_bytes);
+    cycle_ = std::make_unique<Cycle>(port_, own);
     last_event_ = -1;
-    since_last_event_ = 0;
+    since_last_event_ = needed_since_ = 0;
     deviation_ = 0;
     seen_.clear();
     part_begin_ = 0;
@@ -183,7 +192,24 @@ Planning::Grant Planning::grant(const std::string &segment, const char *replay_o
     const int64_t most = adopted_->most_from[static_cast<size_t>(event)] + std::max<int64_t>(0, more_than_planned());
     // A plan that is over the budget anyway is the one of least memory: it is followed as far as it goes.
     const int64_t room = std::max(static_cast<int64_t>(budget_), adopted_->plan.peak_bytes);
-    return most <= room ? Grant::kRetain : Grant::kDenied;
+    return most <= room || !denying_needs_less(planned) ? Grant::kRetain : Grant::kDenied;
+}
+
+// Replayed after all, it needs room for its replay, and for what is preserved until then.
+bool Planning::denying_needs_less(int32_t instance) const {
+    const planner::ProfileInstance &of = adopted_->profile.instances[static_cast<size_t>(instance)];
+    const int64_t preserved = adopted_->preserved_if_replayed(instance);
+    const auto &memory = adopted_->plan.memory_bytes;
+    int64_t most = 0, most_denied = 0;
+    for (auto slot = of.forward_begin; slot < static_cast<int32_t>(memory.size()); ++slot) {
+        const int64_t planned = memory[static_cast<size_t>(slot)];
+        most = std::max(most, planned);
+        int64_t denied = planned + (slot < of.replay_end ? preserved : 0);
+        if (of.forward_end <= slot && slot < of.replay_end) denied -= of.keep_bytes;
+        if (of.replay_begin <= slot && slot < of.replay_end) denied += of.transient_bytes;
+        most_denied = std::max(most_denied, denied);
+    }
+    return most_denied < most;
 }
 
 // How much more memory than planned is in use. Before the first slot of a cycle has been seen: as in the one before, and what the job has
@@ -254,9 +280,9 @@ std::optional<PlannedBuffer> Planning::how(const Instance &instance, const Buffe
     return found->second;
 }
 
-bool Planning::short_of_room(uint64_t kept_bytes) const {
-    if (budget_ == 0 || kept_bytes == 0) return false;
-    auto most = static_cast<int64_t>(cycle_->live_bytes() - std::min(cycle_->live_bytes(), kept_bytes));
+bool Planning::short_of_room(uint64_t spare_bytes) const {
+    if (budget_ == 0 || spare_bytes == 0) return false;
+    auto most = static_cast<int64_t>(cycle_->live_bytes() - std::min(cycle_->live_bytes(), spare_bytes));
     auto room = static_cast<int64_t>(budget_);
     if (adopted_) {
         // The plan's own peak, not the budget: what is there beyond it would be taken for a plan that is wrong. At the next event it is
@@ -265,7 +291,7 @@ bool Planning::short_of_room(uint64_t kept_bytes) const {
         if (last_event_ >= 0 && static_cast<size_t>(last_event_) < adopted_->most_next.size())
             most = std::max(most, adopted_->most_next[static_cast<size_t>(last_event_)] + std::max<int64_t>(0, deviation_));
     }
-    return most + static_cast<int64_t>(kept_bytes) > room;
+    return most + static_cast<int64_t>(spare_bytes) > room;
 }
 
 // ---- boundaries -----------------------------------------------------------------------------------------------------------------------
@@ -275,10 +301,10 @@ bool Planning::came_round() const {
     return !adopted_ || cycle_->instances().size() >= adopted_->profile.instances.size() || cycle_->too_long();
 }
 
-void Planning::boundary(uint64_t step, uint64_t own_bytes) {
+void Planning::boundary(uint64_t step, OwnBytes own) {
     cycle_->enter();
-    if (cycle_->empty()) return cycle_->leave(own_bytes);
-    if (round_goes_on()) return cycle_->leave(own_bytes);
+    if (cycle_->empty()) return cycle_->leave(own);
+    if (round_goes_on()) return cycle_->leave(own);
     ++counts_.cycles;
     if (adopted_) {
         compare_cycle(step);
@@ -289,7 +315,7 @@ void Planning::boundary(uint64_t step, uint64_t own_bytes) {
         settle(step);
     }
     take_result();
-    begin_cycle(own_bytes);
+    begin_cycle(own);
 }
 
 // Where the steps of a job alternate, no two in a row are alike, but every period_ of them are. The next plan's boundaries are found while
@@ -479,17 +505,17 @@ void Planning::measure_again(const std::string &why) {
     adopted_.reset();
     remeasure_.clear();
     alike_.clear();
-    strange_cycles_ = corrections_ = 0;
+    strange_cycles_ = corrections_ = right_ = 0;
 }
 
 // The child goes on with what the plan says, on its own; a plan in the making is the parent's.
-void Planning::fork_child(uint64_t own_bytes) {
+void Planning::fork_child(OwnBytes own) {
     if (!on_) return;
     child_ = true;  // single-threaded inside: it makes no plans of its own
     part_ = 0;
     worker_.release();  // NOLINT(bugprone-unused-return-value): its thread is not in this process
     alike_.clear();
-    begin_cycle(own_bytes);
+    begin_cycle(own);
 }
 
 uint64_t unseen_bytes(const AllocatorPort &port) {

@@ -43,6 +43,8 @@ struct AdoptedPlan {
     // The instance with this key; -1: there was none when the plan was made.
     int32_t find(const std::string &segment, int32_t ordinal) const;
     int32_t event_of(int32_t instance, EventKind kind) const;
+    // For an instance that is retained: its buffers that change and that the plan preserves for nobody.
+    int64_t preserved_if_replayed(int32_t instance) const;
 
     planner::JobPlan plan;
     planner::Profile profile;
@@ -72,7 +74,7 @@ class Planning {
     // ---- events: enter, what happens, leave
     // ----------------------------------------------------------------------------------------------
     void enter() { cycle_->enter(); }
-    void leave(uint64_t own_bytes) { cycle_->leave(own_bytes); }
+    void leave(OwnBytes own) { cycle_->leave(own); }
     // Decides: true to retain. `replay_only`: why the job leaves no choice, or nullptr.
     bool forward_begins(Instance &instance, const char *replay_only);
     // What it would decide about this segment's next forward.
@@ -92,8 +94,8 @@ class Planning {
     // ---------------------------------------------------------------------------------------------------------------- How to preserve a
     // buffer for this instance; nothing: as without a plan.
     std::optional<PlannedBuffer> how(const Instance &instance, const Buffer &buffer) const;
-    // Whether memory kept for reuse would stand in the way of what is still to come.
-    bool short_of_room(uint64_t kept_bytes) const;
+    // Whether so many bytes that could go at once would stand in the way of what is still to come.
+    bool short_of_room(uint64_t spare_bytes) const;
     CostMeter &costs() { return costs_; }
 
     // ---- boundaries
@@ -101,12 +103,12 @@ class Planning {
     // that never step: has the cycle come round, now that nothing is outstanding?
     bool came_round() const;
     // The job has come round: no instance of the cycle is outstanding. A plan that is ready is adopted here.
-    void boundary(uint64_t step, uint64_t own_bytes);
+    void boundary(uint64_t step, OwnBytes own);
     // Not empty when there is no plan within the budget and the user asked to fail then.
     const std::string &refusal() const { return refusal_; }
     // One stage of the ranks' agreement (include/reprise/detail/engine_abi.h); an empty text: not yet, or not taken.
     std::string exchange(uint32_t stage, const std::vector<std::string_view> &texts);
-    void fork_child(uint64_t own_bytes);
+    void fork_child(OwnBytes own);
 
     const PlanningCounts &counts() const { return counts_; }
     const AdoptedPlan *adopted() const { return adopted_.get(); }
@@ -117,13 +119,14 @@ class Planning {
   private:
     struct Seen {  // slots [begin, end) of the plan, between two events that happened
         int32_t begin = 0, end = 0;
-        int64_t actual = 0;
+        int64_t actual = 0, needed = 0;  // the most bytes; less what could have gone
     };
     enum class Grant : uint8_t { kReplay, kDenied, kRetain };
     Grant grant(const std::string &segment, const char *replay_only) const;
     int32_t planned_next(const std::string &segment) const;
     int64_t more_than_planned() const;
-    void begin_cycle(uint64_t own_bytes);
+    bool denying_needs_less(int32_t instance) const;
+    void begin_cycle(OwnBytes own);
     bool round_goes_on();
     void settle(uint64_t step);
     void send(PlanRequest request, uint64_t order);
@@ -187,14 +190,14 @@ class Planning {
     std::string remeasure_;  // why, when the job has changed
     std::set<std::string> remeasured_for_;
     uint64_t strange_order_ = 0;
-    unsigned strange_cycles_ = 0, corrections_ = 0;  // in a row
+    unsigned strange_cycles_ = 0, corrections_ = 0, right_ = 0;  // in a row
     bool said_infeasible_ = false, said_no_thread_ = false, said_not_saved_ = false;
     std::string said_error_;  // why no plan could be made, when it was said last
 
     // Of the running cycle, against the plan.
     int32_t last_event_ = -1;
-    uint64_t since_last_event_ = 0;  // the most bytes since it
-    int64_t deviation_ = 0;          // actual less planned, in the slots seen last
+    uint64_t since_last_event_ = 0, needed_since_ = 0;  // the most bytes since it; less what could have gone
+    int64_t deviation_ = 0;                             // needed less planned, in the slots seen last
     // The job's own bytes when a cycle's first forward began, and what the slots after it had more than planned, in the cycle seen last.
     uint64_t first_job_ = 0;
     int64_t first_deviation_ = 0;

@@ -16,6 +16,8 @@ constexpr unsigned kMostCorrections = 5;
 // ... of which only the first lower what the plan counts on: memory that comes and goes with the decisions themselves would have them
 // swing.
 constexpr unsigned kDownwards = 2;
+// Cycles in a row that were as planned, before a job counts as one whose memory does not vary.
+constexpr unsigned kAtRest = 16;
 // Cycles of another order, alike, before the plan is dropped for them.
 constexpr unsigned kStrangeCycles = 2;
 
@@ -23,18 +25,21 @@ constexpr unsigned kStrangeCycles = 2;
 
 // Events of retained instances' replays never come, so what is seen are stretches of one slot or more.
 void Planning::follow(EventKind kind, const Instance &instance) {
-    const uint64_t most = cycle_->most_in_last_slot();
-    since_last_event_ = std::max(since_last_event_, most);
-    counts_.peak_bytes = std::max(counts_.peak_bytes, most);
+    if (const CycleEvent *slot = cycle_->last_slot()) {
+        since_last_event_ = std::max(since_last_event_, slot->most_bytes);
+        needed_since_ = std::max(needed_since_, slot->most_needed);
+        counts_.peak_bytes = std::max(counts_.peak_bytes, slot->most_bytes);
+    }
     if (instance.planned < 0) return;
     const int32_t event = adopted_->event_of(instance.planned, kind);
     if (last_event_ >= 0 && event > last_event_ && static_cast<size_t>(event) <= adopted_->plan.memory_bytes.size()) {
-        const Seen &seen = seen_.emplace_back(Seen{last_event_, event, static_cast<int64_t>(since_last_event_)});
-        deviation_ = seen.actual - planned_in(seen);
+        const Seen &seen =
+            seen_.emplace_back(Seen{last_event_, event, static_cast<int64_t>(since_last_event_), static_cast<int64_t>(needed_since_)});
+        deviation_ = seen.needed - planned_in(seen);
         if (seen_.size() == 1) first_deviation_ = deviation_;
     }
     last_event_ = event;
-    since_last_event_ = 0;
+    since_last_event_ = needed_since_ = 0;
 }
 
 int64_t Planning::planned_in(const Seen &seen) const {
@@ -45,9 +50,12 @@ int64_t Planning::planned_in(const Seen &seen) const {
 void Planning::compare_cycle(uint64_t step) {
     if (last_event_ >= 0 && !cycle_->events().empty()) {  // the stretch after the last event
         since_last_event_ = std::max(since_last_event_, cycle_->events().back().most_bytes);
+        needed_since_ = std::max(needed_since_, cycle_->events().back().most_needed);
         counts_.peak_bytes = std::max(counts_.peak_bytes, since_last_event_);
         const auto slots = static_cast<int32_t>(adopted_->plan.memory_bytes.size());
-        if (last_event_ < slots) seen_.push_back({last_event_, slots, static_cast<int64_t>(since_last_event_)});
+        if (last_event_ < slots) {
+            seen_.push_back({last_event_, slots, static_cast<int64_t>(since_last_event_), static_cast<int64_t>(needed_since_)});
+        }
     }
     if (records_.wanted()) record_timeline(step);
     if (grouped_) return;  // a rank does not change its mind alone
@@ -70,16 +78,17 @@ void Planning::compare_cycle(uint64_t step) {
     strange_cycles_ = 0;
     if (!remeasure_.empty()) return measure_again(remeasure_);
     if (worker_ || policy_ == planner::Policy::retain || seen_.empty()) return;
-    int64_t actual = 0, planned = 0;
+    int64_t needed = 0, planned = 0;
     for (const Seen &seen : seen_) {
-        actual = std::max(actual, seen.actual);
+        needed = std::max(needed, seen.needed);
         planned = std::max(planned, planned_in(seen));
     }
-    const int64_t off = actual > planned ? actual - planned : planned - actual;
+    const int64_t off = needed > planned ? needed - planned : planned - needed;
     if (off * kTolerance <= planned && denied_ == 0) {
-        corrections_ = 0;
+        if (++right_ >= kAtRest) corrections_ = 0;
         return;
     }
+    right_ = 0;
     if (corrections_ >= kMostCorrections) return;
     if (++corrections_ == kMostCorrections) {
         const double percent = 100.0 * static_cast<double>(off) / static_cast<double>(planned);
@@ -109,7 +118,7 @@ void Planning::correct() {
         int64_t planned = 0;
         for (auto slot = static_cast<size_t>(seen.begin); slot < end; ++slot)
             planned = std::max(planned, adopted_->plan.memory_bytes[slot] + instead[slot]);
-        const int64_t more = seen.actual - planned;
+        const int64_t more = seen.needed - planned;
         if (more < 0 && corrections_ > kDownwards) continue;
         for (auto slot = static_cast<size_t>(seen.begin); slot < end; ++slot)
             profile.base_bytes[slot] = std::max<int64_t>(0, profile.base_bytes[slot] + more);

@@ -30,10 +30,27 @@ BufferRegistry::~BufferRegistry() {
 void BufferRegistry::destroy(Buffer &buffer) {
     buffer.dead = !live(buffer);
     buffer.mechanism.reset();
+    count_idle(buffer);
     auto owner = guard_owner_.find(buffer.generation);
     if (owner != guard_owner_.end() && owner->second == buffer.id) guard_owner_.erase(owner);
     if (buffer.own_declaration) port_.undeclare(buffer.range.begin, buffer.generation);
     buffer.own_declaration = false;
+}
+
+void BufferRegistry::count_idle(Buffer &buffer) {
+    const size_t now = buffer.mechanism ? buffer.mechanism->idle_bytes() : 0;
+    idle_bytes_ += now - buffer.idle_bytes;
+    buffer.idle_bytes = now;
+}
+
+void BufferRegistry::let_idle_go() {
+    if (idle_bytes_ == 0) return;
+    for (auto &[key, buffer] : by_address_) {
+        if (buffer->idle_bytes != 0) use(*buffer, MechanismKind::kWatch);
+    }
+    for (auto &buffer : retired_) {
+        if (buffer->idle_bytes != 0) use(*buffer, MechanismKind::kWatch);
+    }
 }
 
 void BufferRegistry::retire(std::unique_ptr<Buffer> buffer) {
@@ -126,6 +143,7 @@ void BufferRegistry::use(Buffer &buffer, MechanismKind kind) {
         case MechanismKind::kNone:
             break;
     }
+    count_idle(buffer);
 }
 
 Status BufferRegistry::capture(Buffer &buffer, Version *version, CaptureCost &cost) {
@@ -133,7 +151,9 @@ Status BufferRegistry::capture(Buffer &buffer, Version *version, CaptureCost &co
     const Version next = buffer.newest + 1;
     const uint64_t before = cost.copied - cost.first_fill;
     cost.written = false;
-    if (Status status = buffer.mechanism->capture(next, cost); !status.ok()) return status;
+    const Status status = buffer.mechanism->capture(next, cost);
+    count_idle(buffer);
+    if (!status.ok()) return status;
     buffer.newest = next;
     if (cost.written || cost.copied - cost.first_fill != before) ++buffer.write_version;
     *version = next;
@@ -142,6 +162,7 @@ Status BufferRegistry::capture(Buffer &buffer, Version *version, CaptureCost &co
 
 void BufferRegistry::release(Buffer &buffer, Version version) {
     if (buffer.mechanism && version != 0) buffer.mechanism->release(version);
+    count_idle(buffer);
     // An argument lives for one instance: nothing of it is worth keeping.
     if (buffer.flags.argument && !buffer.flags.declared && buffer.outstanding() == 0) forget(buffer);
 }

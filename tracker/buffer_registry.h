@@ -43,6 +43,10 @@ class BufferRegistry {
     // Every buffer that meets `range`, dead ones too.
     void for_each_meeting(AddressRange range, const std::function<void(Buffer &)> &visit);
 
+    // Held for buffers of which no version is outstanding, all together; and lets it go: their next capture fills it anew.
+    size_t idle_bytes() const { return idle_bytes_; }
+    void let_idle_go();
+
     DirtySource *guard() const { return guard_.get(); }
     size_t size() const { return by_address_.size(); }
 
@@ -58,6 +62,7 @@ class BufferRegistry {
     bool claim_guard(const Buffer &buffer);
     void retire(std::unique_ptr<Buffer> buffer);
     void destroy(Buffer &buffer);
+    void count_idle(Buffer &buffer);
 
     const AllocatorPort &port_;
     ImagePool &pool_;
@@ -68,6 +73,7 @@ class BufferRegistry {
     std::unordered_map<Generation, uint64_t> guard_owner_;  // block -> buffer id: get+reset of one buffer must not eat another's bits
     std::vector<std::unique_ptr<Buffer>> retired_;          // another generation lives at their address; instances still name them
     uint64_t next_id_ = 1;
+    size_t idle_bytes_ = 0;
     uint64_t swept_at_ = ~uint64_t{0};
 };
 

@@ -90,6 +90,8 @@ class Mechanism {
     virtual bool sees_writes_exactly() const { return true; }
 
     virtual size_t outstanding() const = 0;
+    // Bytes of images that it keeps though no version is outstanding: a shadow, the copy that the next capture is compared with.
+    virtual size_t idle_bytes() const { return 0; }
 };
 
 }  // namespace reprise

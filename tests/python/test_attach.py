@@ -18,13 +18,17 @@ print("tracked", int(m.num_batches_tracked))
 """
 
 
-def run(build, *arguments, env=(), preload=True, cwd=None, check=True):
+def environment(build, env=(), preload=True):
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("REPRISE_", "LD_PRELOAD", "PYTHONPATH"))}
     environ.update(OMP_NUM_THREADS="1")
     if preload:
         environ["LD_PRELOAD"] = str(build / "libreprise.so")
     environ.update(env)
-    done = subprocess.run([sys.executable, *arguments], env=environ, cwd=cwd, capture_output=True, text=True, timeout=280)
+    return environ
+
+
+def run(build, *arguments, env=(), preload=True, cwd=None, check=True):
+    done = subprocess.run([sys.executable, *arguments], env=environment(build, env, preload), cwd=cwd, capture_output=True, text=True, timeout=280)
     assert not check or done.returncode == 0, done.stderr
     return done
 

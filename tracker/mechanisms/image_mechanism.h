@@ -24,6 +24,7 @@ class ImageMechanism final : public Mechanism {
     void release(Version version) override;
     void written_since_capture(std::vector<AddressRange> &runs) override;
     size_t outstanding() const override { return records_.size(); }
+    size_t idle_bytes() const override { return records_.empty() && latest_ != nullptr ? latest_->image.size() : 0; }
 
   private:
     enum class Wrote : uint8_t { kUnknown, kNo, kYes };

@@ -46,6 +46,7 @@ class ShadowMechanism final : public Mechanism {
     void detach() override;
     bool sees_writes_exactly() const override { return guard_ != nullptr; }
     size_t outstanding() const override { return versions_.size(); }
+    size_t idle_bytes() const override { return versions_.empty() ? shadow_.size() : 0; }
 
     // For tests and benchmarks: blocks by mode.
     struct BlockCounts {
