@@ -134,9 +134,10 @@ void Engine::let_idle_go() {
     for (uint64_t id : done) {
         if (auto found = instances_.find(id); found != instances_.end()) drop(*found->second);
     }
-    const std::set<uint64_t> &idle = planning_.adopted()->idle;
+    const AdoptedPlan &plan = *planning_.adopted();
     registry_.for_each_meeting({0, UINTPTR_MAX}, [&](Buffer &buffer) {
-        if (idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
+        registry_.hold_by_plan(buffer, plan.held.contains(buffer.id));
+        if (plan.idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
     });
     pool_.trim();
 }

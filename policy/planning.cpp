@@ -83,13 +83,17 @@ AdoptedPlan::AdoptedPlan(planner::JobPlan made, planner::Profile from, uint64_t 
         for (size_t r = 0; r < window.readers.size(); ++r) {
             const auto reader = static_cast<size_t>(window.readers[r]);
             if (reader >= by_instance.size()) continue;
+            if (window.kind == planner::Kind::selective) held.insert(id);
             by_instance[reader][id] = {window.kind, r < window.unchanged.size() && window.unchanged[r] != 0};
         }
     }
     for (const planner::ProfileBuffer &buffer : profile.buffers) {
-        if (std::none_of(buffer.users.begin(), buffer.users.end(),
-                         [&](int32_t i) { return plan.instances[static_cast<size_t>(i)].replay; }))
+        auto replayed = [&](int32_t i) { return plan.instances[static_cast<size_t>(i)].replay; };
+        if (std::none_of(buffer.users.begin(), buffer.users.end(), replayed)) {
             idle.insert(buffer.id);
+        } else if (!changing.contains(buffer.id)) {
+            held.insert(buffer.id);
+        }
     }
     most_from = plan.memory_bytes;
     for (size_t slot = most_from.size(); slot-- > 1;) most_from[slot - 1] = std::max(most_from[slot - 1], most_from[slot]);
@@ -110,15 +114,6 @@ int32_t AdoptedPlan::find(const std::string &segment, int32_t ordinal) const {
     auto found = by_segment.find(segment);
     if (found == by_segment.end() || static_cast<size_t>(ordinal) >= found->second.size()) return -1;
     return found->second[static_cast<size_t>(ordinal)];
-}
-
-int64_t AdoptedPlan::preserved_if_replayed(int32_t instance) const {
-    int64_t bytes = 0;
-    for (const planner::ProfileBuffer &buffer : profile.buffers) {
-        if (buffer.writes.empty() || changing.contains(buffer.id)) continue;
-        if (std::find(buffer.users.begin(), buffer.users.end(), instance) != buffer.users.end()) bytes += buffer.bytes;
-    }
-    return bytes;
 }
 
 int32_t AdoptedPlan::event_of(int32_t instance, EventKind kind) const {
@@ -195,16 +190,15 @@ Planning::Grant Planning::grant(const std::string &segment, const char *replay_o
     return most <= room || !denying_needs_less(planned) ? Grant::kRetain : Grant::kDenied;
 }
 
-// Replayed after all, it needs room for its replay, and for what is preserved until then.
+// Replayed after all, it needs room for its replay. (What is preserved for that would be shared by all that are denied: not counted.)
 bool Planning::denying_needs_less(int32_t instance) const {
     const planner::ProfileInstance &of = adopted_->profile.instances[static_cast<size_t>(instance)];
-    const int64_t preserved = adopted_->preserved_if_replayed(instance);
     const auto &memory = adopted_->plan.memory_bytes;
     int64_t most = 0, most_denied = 0;
     for (auto slot = of.forward_begin; slot < static_cast<int32_t>(memory.size()); ++slot) {
         const int64_t planned = memory[static_cast<size_t>(slot)];
         most = std::max(most, planned);
-        int64_t denied = planned + (slot < of.replay_end ? preserved : 0);
+        int64_t denied = planned;
         if (of.forward_end <= slot && slot < of.replay_end) denied -= of.keep_bytes;
         if (of.replay_begin <= slot && slot < of.replay_end) denied += of.transient_bytes;
         most_denied = std::max(most_denied, denied);

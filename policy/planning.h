@@ -43,8 +43,6 @@ struct AdoptedPlan {
     // The instance with this key; -1: there was none when the plan was made.
     int32_t find(const std::string &segment, int32_t ordinal) const;
     int32_t event_of(int32_t instance, EventKind kind) const;
-    // For an instance that is retained: its buffers that change and that the plan preserves for nobody.
-    int64_t preserved_if_replayed(int32_t instance) const;
 
     planner::JobPlan plan;
     planner::Profile profile;
@@ -53,6 +51,7 @@ struct AdoptedPlan {
     std::vector<std::unordered_map<uint64_t, PlannedBuffer>> by_instance;  // buffer id -> how
     std::set<uint64_t> changing;                                           // ids of buffers that have a window
     std::set<uint64_t> idle;                                               // ids of buffers that no replayed instance uses
+    std::set<uint64_t> held;                                               // ids of those for which something is held all the time
     std::vector<int64_t> most_from;                                        // per slot: the most from it on
     std::vector<int64_t> most_next;                                        // ... and until the next event that comes under this plan
 };

@@ -41,8 +41,9 @@ struct Buffer {
     uint64_t last_window = 0;
     uint32_t windows_changed = 0;  // windows in which a replay found it changed
     uint64_t last_changed_window = 0;
-    size_t idle_bytes = 0;  // as counted by the registry
-    bool promoted = false;  // a watched buffer that changed: preserved from now on
+    bool held_by_plan = false;  // the plan counts what is held for it while no version is outstanding, too
+    size_t idle_bytes = 0;      // as counted by the registry
+    bool promoted = false;      // a watched buffer that changed: preserved from now on
     bool watched_for_headroom = false;
     bool expect_unchanged = false;  // since its last capture, says the plan: then comparing first is worth it
 

@@ -38,9 +38,14 @@ void BufferRegistry::destroy(Buffer &buffer) {
 }
 
 void BufferRegistry::count_idle(Buffer &buffer) {
-    const size_t now = buffer.mechanism ? buffer.mechanism->idle_bytes() : 0;
+    const size_t now = buffer.mechanism && !buffer.held_by_plan ? buffer.mechanism->idle_bytes() : 0;
     idle_bytes_ += now - buffer.idle_bytes;
     buffer.idle_bytes = now;
+}
+
+void BufferRegistry::hold_by_plan(Buffer &buffer, bool held) {
+    buffer.held_by_plan = held;
+    count_idle(buffer);
 }
 
 void BufferRegistry::let_idle_go() {

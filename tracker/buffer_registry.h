@@ -43,7 +43,9 @@ class BufferRegistry {
     // Every buffer that meets `range`, dead ones too.
     void for_each_meeting(AddressRange range, const std::function<void(Buffer &)> &visit);
 
-    // Held for buffers of which no version is outstanding, all together; and lets it go: their next capture fills it anew.
+    void hold_by_plan(Buffer &buffer, bool held);
+    // Held for buffers of which no version is outstanding, without those that are held by plan; and lets it go: their next capture fills it
+    // anew.
     size_t idle_bytes() const { return idle_bytes_; }
     void let_idle_go();
 

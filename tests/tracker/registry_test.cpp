@@ -48,7 +48,11 @@ TEST_P(IdleBytes, AreWhatThePoolHoldsForBuffersThatNobodyNeeds) {
         Held &held = all[random.below(all.size())];
         switch (random.below(8)) {
             case 0:
-                registry.use(*held.buffer, kKinds[random.below(std::size(kKinds))]);
+                if (random.below(2) == 0) {
+                    registry.use(*held.buffer, kKinds[random.below(std::size(kKinds))]);
+                } else {
+                    registry.hold_by_plan(*held.buffer, random.below(3) == 0);
+                }
                 break;
             case 1:
             case 2:
@@ -73,25 +77,29 @@ TEST_P(IdleBytes, AreWhatThePoolHoldsForBuffersThatNobodyNeeds) {
             default:
                 if (!held.versions.empty()) break;
                 if (random.below(2) == 0) {
+                    const size_t before = pool.live(), idle = registry.idle_bytes();
                     registry.let_idle_go();
                     EXPECT_EQ(registry.idle_bytes(), 0u);
+                    EXPECT_EQ(pool.live(), before - idle) << "what is held by plan stays";
                 }
                 held.memory.reset();
                 registry.window_ended(0);
                 renew(held);
         }
         size_t idle = 0;
-        bool outstanding = false;
+        bool needed_at_all = false;
         for (const Held &each : all) {
-            outstanding |= each.buffer->outstanding() != 0;
-            EXPECT_TRUE(each.buffer->outstanding() == 0 || each.buffer->idle_bytes == 0);
+            const bool needed = each.buffer->outstanding() != 0 || each.buffer->held_by_plan;
+            needed_at_all |= needed;
+            EXPECT_TRUE(!needed || each.buffer->idle_bytes == 0);
             idle += each.buffer->idle_bytes;
         }
         ASSERT_EQ(registry.idle_bytes(), idle) << "step " << step;
         ASSERT_LE(idle, pool.live()) << "step " << step;
-        ASSERT_TRUE(outstanding || idle == pool.live()) << "step " << step;
+        ASSERT_TRUE(needed_at_all || idle == pool.live()) << "step " << step;
     }
     for (Held &held : all) {
+        registry.hold_by_plan(*held.buffer, false);
         for (Version version : held.versions) registry.release(*held.buffer, version);
     }
     EXPECT_GT(pool.live(), 0u);
