@@ -7,6 +7,7 @@
 #include "planner/plan_job.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <numeric>
 
@@ -72,6 +73,43 @@ class JobPlanner {
         work_ += answer.value().work;
         Status status = searches() ? search(answer.value(), out) : rule(answer.value(), out);
         if (!status.ok()) return status;
+        fill(out);
+        return out;
+    }
+
+    // Another profile's decisions in this one's numbers.
+    Result<JobPlan> follow(const JobPlan &decisions) {
+        Plan plan;
+        for (size_t i = 0; i < profile_.instances.size(); i++) {
+            const bool replay = decisions.instances[i].replay;
+            if (!replay && profile_.instances[i].freedom == Freedom::replay)
+                return Status::error(REPRISE_INVALID_ARGUMENT, "'%s' can only be replayed", profile_.instances[i].segment.c_str());
+            plan.replay.push_back(replay ? 1 : 0);
+        }
+        std::map<std::string, std::vector<Kind>> kinds;  // of a buffer's windows, in their order
+        for (const PlannedWindow &window : decisions.windows) kinds[window.buffer].push_back(window.kind);
+        std::map<std::string, size_t> taken;
+        for (size_t w = 0; w < model_.problem.windows.size(); w++) {
+            const std::vector<Mechanism> &mechanisms = model_.problem.windows[w].mechanisms;
+            auto chosen = mechanisms.begin();
+            if (!model_.unchanged[w]) {
+                const std::string &buffer = profile_.buffers[static_cast<size_t>(model_.buffer_of[w])].name;
+                const size_t number = taken[buffer]++;
+                const std::vector<Kind> &planned = kinds[buffer];
+                chosen = std::find_if(mechanisms.begin(), mechanisms.end(),
+                                      [&](const Mechanism &it) { return number < planned.size() && it.kind == planned[number]; });
+            }
+            if (chosen == mechanisms.end())
+                return Status::error(REPRISE_INVALID_ARGUMENT, "'%s' is not in the plan", model_.problem.windows[w].name.c_str());
+            plan.mechanism.push_back(static_cast<int32_t>(chosen - mechanisms.begin()));
+        }
+        if (Status status = consider(plan, best_); !status.ok()) return status;
+        JobPlan out;
+        out.policy = policy_;
+        out.shape = shape_of(profile_);
+        out.budget_bytes = bytes_of(budget());
+        out.verdict = best_.truth.peak_pages <= budget() ? Verdict::planned : Verdict::undecided;
+        out.retained_bytes = decisions.retained_bytes;
         fill(out);
         return out;
     }
@@ -299,17 +337,37 @@ Result<Evaluation> evaluate_job(const JobModel &model, const Plan &plan) {
     return out;
 }
 
-Result<JobPlan> plan_job(const Profile &profile, int64_t budget_bytes, Policy policy, const Options &options) noexcept {
+namespace {
+
+// No exception leaves.
+template <class Make>
+Result<JobPlan> guarded(const Profile &profile, Make make) noexcept {
     try {
         if (Status status = validate(profile); !status.ok()) return status;
-        if (policy_name(policy) == nullptr)
-            return Status::error(REPRISE_INVALID_ARGUMENT, "no policy has the number %d", static_cast<int>(policy));
-        return JobPlanner(profile, budget_bytes, policy, options).plan();
+        return make();
     } catch (const std::bad_alloc &) {
         return Status::error(REPRISE_OUT_OF_MEMORY, "there is not enough memory to plan %zu instances", profile.instances.size());
     } catch (...) {
         return Status::error(REPRISE_INTERNAL, "planning met an unexpected exception; please report the profile");
     }
+}
+
+}  // namespace
+
+Result<JobPlan> plan_job(const Profile &profile, int64_t budget_bytes, Policy policy, const Options &options) noexcept {
+    return guarded(profile, [&]() -> Result<JobPlan> {
+        if (policy_name(policy) == nullptr)
+            return Status::error(REPRISE_INVALID_ARGUMENT, "no policy has the number %d", static_cast<int>(policy));
+        return JobPlanner(profile, budget_bytes, policy, options).plan();
+    });
+}
+
+Result<JobPlan> follow_plan(const JobPlan &decisions, const Profile &profile, int64_t budget_bytes) noexcept {
+    return guarded(profile, [&]() -> Result<JobPlan> {
+        if (const auto different = differences(decisions, profile, 1); !different.empty())
+            return Status::error(REPRISE_INVALID_ARGUMENT, "%s", different.front().c_str());
+        return JobPlanner(profile, budget_bytes, decisions.policy, job_options()).follow(decisions);
+    });
 }
 
 }  // namespace reprise::planner

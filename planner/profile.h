@@ -103,6 +103,10 @@ struct JobPlan {
 // planned: smallest_bytes is filled in as far as it is cheap, and only with options.explain; 0 is unknown.
 Result<JobPlan> plan_job(const Profile &profile, int64_t budget_bytes, Policy policy, const Options &options = {}) noexcept;
 
+// The same decisions in the numbers of another profile of the same job: its memory, and whether that is within this budget (verdict
+// planned) or not (undecided); no bound and no proof. An error where it is another job, or its buffers change elsewhere.
+Result<JobPlan> follow_plan(const JobPlan &decisions, const Profile &profile, int64_t budget_bytes) noexcept;
+
 // What a job plans with, and therefore the command: what is measured has one percent of noise, so that a ten-thousandth is proof enough.
 inline Options job_options() {
     Options options;

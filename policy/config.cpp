@@ -128,6 +128,8 @@ Config Config::from_environment(const char *(*lookup)(const char *name)) {
                       {"info", LogLevel::kInfo},
                       {"debug", LogLevel::kDebug}},
                      &config.log);
+    config.plan_cache = true;
+    choose<bool>(config, "REPRISE_PLAN_CACHE", lookup("REPRISE_PLAN_CACHE"), {{"on", true}, {"off", false}}, &config.plan_cache);
     choose<bool>(config, "REPRISE_DIRTY", lookup("REPRISE_DIRTY"), {{"wp-async", false}, {"compare", true}}, &config.force_compare);
     if (const char *text = lookup("REPRISE_BUDGET"); text != nullptr && *text != 0) {
         if (!parse_budget(text, &config.budget)) {

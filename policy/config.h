@@ -41,10 +41,11 @@ struct Config {
     LogLevel log = LogLevel::kWarn;
     OnInfeasible on_infeasible = OnInfeasible::kLeast;
     Budget budget;
-    std::string plan;       // path of the plan to follow, "" for none
-    std::string save_plan;  // path for the plan that was made, "" for none
-    std::string records;    // path, "" for none
-    std::string report;     // path of the statistics written at exit, "" for none
+    std::string plan;         // path of the plan to follow, "" for none
+    std::string save_plan;    // path for the plan that was made, "" for none
+    std::string records;      // path, "" for none
+    std::string report;       // path of the statistics written at exit, "" for none
+    bool plan_cache = false;  // the plan of an earlier run is the first guess, and this run's is kept for the next
     bool force_compare = false;
     bool require = false;
     uint64_t busy_timeout_ms = 30000;

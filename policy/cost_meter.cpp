@@ -1,20 +1,16 @@
 #include "policy/cost_meter.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
 #include "allocator/base/types.h"
 #include "kernels/kernels.h"
 #include "policy/clock.h"
+#include "policy/machine_cache.h"
 #include "policy/text_file.h"
 
 namespace reprise {
@@ -59,36 +55,9 @@ uint64_t touch(char *data, size_t stride, char value) {
     return now_ns() - began;
 }
 
-// Kernel and processor: another of either, and the costs are measured again.
-std::string machine_digest() {
-    utsname system{};
-    uname(&system);
-    std::string text = std::string(system.release) + '\n' + system.version + '\n';
-    std::ifstream cpu("/proc/cpuinfo");
-    for (std::string line; std::getline(cpu, line);) {
-        if (line.rfind("model name", 0) == 0 || line.rfind("CPU part", 0) == 0) {
-            text += line + '\n';
-            break;
-        }
-    }
-    text += std::to_string(sysconf(_SC_NPROCESSORS_ONLN));
-    char out[17];
-    snprintf(out, sizeof out, "%016llx", static_cast<unsigned long long>(kernels::digest(text.data(), text.size())));
-    return out;
-}
-
 }  // namespace
 
-// On the job's thread: the environment may be changed while another thread reads it.
-std::string CostMeter::cache_file() {
-    std::string folder;
-    if (const char *cache = getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
-        folder = cache;
-    } else if (const char *home = getenv("HOME"); home != nullptr && *home == '/') {
-        folder = std::string(home) + "/.cache";
-    }
-    return folder.empty() ? "" : folder + "/reprise/costs-" + machine_digest();
-}
+std::string CostMeter::cache_file() { return machine_file("costs"); }
 
 namespace {
 
@@ -106,15 +75,8 @@ bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
 }
 
 void write_cache(const std::string &path, const planner::MechanismCosts &costs) {
-    if (path.empty()) return;
-    const std::string folder = path.substr(0, path.rfind('/'));
-    mkdir(folder.substr(0, folder.rfind('/')).c_str(), 0755);
-    mkdir(folder.c_str(), 0755);
-    std::string why;  // it is measured again, then
-    (void)write_text_file(path,
-                          "1 " + std::to_string(costs.copy_ps) + ' ' + std::to_string(costs.arm_ps) + ' ' + std::to_string(costs.delta_ps) +
-                              ' ' + std::to_string(costs.selective_load_ps) + '\n',
-                          &why);
+    write_machine_file(path, "1 " + std::to_string(costs.copy_ps) + ' ' + std::to_string(costs.arm_ps) + ' ' +
+                                 std::to_string(costs.delta_ps) + ' ' + std::to_string(costs.selective_load_ps) + '\n');
 }
 
 }  // namespace

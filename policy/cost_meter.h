@@ -21,7 +21,7 @@ class CostMeter {
 
     // Some 20 ms on scratch memory of our own, or what an earlier process measured on this kernel and processor.
     static planner::MechanismCosts measure(const AllocatorPort &port, const std::string &cache);
-    // Where that is; "" for nowhere.
+    // Where that is; "" for nowhere. On the job's thread: the environment may be changed while another thread reads it.
     static std::string cache_file();
 
   private:

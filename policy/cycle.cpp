@@ -89,9 +89,11 @@ void Cycle::uses(int32_t index, const Buffer &buffer) {
     auto [found, added] = buffer_at_.try_emplace(buffer.id, buffers_.size());
     if (added) {
         CycleBuffer &made = buffers_.emplace_back();
-        const int32_t same = names_[buffer.name]++;
+        // An address says nothing in another run: what has no name of its own is told apart by size, and by who came first.
+        const std::string name = buffer.has_name() ? buffer.name : format("unnamed+%zu", buffer.range.size());
+        const int32_t same = names_[name]++;
         made.id = buffer.id;
-        made.name = same == 0 ? buffer.name : format("%s#%d", buffer.name.c_str(), same + 1);
+        made.name = same == 0 ? name : format("%s#%d", name.c_str(), same + 1);
         made.bytes = static_cast<int64_t>(buffer.range.size());
     }
     CycleBuffer &used = buffers_[found->second];

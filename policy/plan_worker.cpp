@@ -120,15 +120,18 @@ void PlanWorker::work(Shared &shared) {
         return;
     }
     Result &result = shared.result;
-    auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, planner::job_options());
-    if (!plan.ok()) {
-        result.error = plan.status().text();
-    } else {
+    result.guessed = request.guess;
+    if (request.guess) {
+        if (auto found = request.cache.find(&profile, request.budget_bytes)) result.plan = std::move(*found);
+    } else if (auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, planner::job_options()); plan.ok()) {
         result.plan = std::move(plan.value());
-        if (request.texts) {
-            result.profile_text = planner::write_profile(profile);
-            result.plan_text = planner::write_plan(result.plan, profile.run, profile.step);
-        }
+        request.cache.keep(result.plan);
+    } else {
+        result.error = plan.status().text();
+    }
+    if (request.texts && !result.plan.instances.empty()) {
+        result.profile_text = planner::write_profile(profile);
+        result.plan_text = planner::write_plan(result.plan, profile.run, profile.step);
     }
     result.profile = std::move(profile);
     result.nanoseconds = now_ns() - began;

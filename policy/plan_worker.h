@@ -11,6 +11,7 @@
 #include "planner/profile.h"
 #include "policy/cost_meter.h"
 #include "policy/cycle.h"
+#include "policy/plan_cache.h"
 
 namespace reprise {
 
@@ -19,6 +20,8 @@ struct PlanRequest {
     planner::Profile profile;                    // this is used as it is (run and step count in any case)
     std::vector<std::string> members;            // texts of profiles, of which the worst is planned for, in place of both
     bool measure_only = false;                   // no plan: the profile and its text
+    bool guess = false;                          // an earlier run's plan, or none: nothing is planned
+    PlanCache cache;                             // where that is found, and where a plan that is made is kept
     CostMeter costs;                             // what the job itself showed so far
     std::string cost_cache;                      // CostMeter::cache_file()
     int64_t budget_bytes = 0;
@@ -35,6 +38,7 @@ class PlanWorker {
         std::string profile_text;    // reprise.profile/1
         std::string plan_text;       // reprise.plan/1
         bool measured_only = false;  // there is no plan, because none was asked for
+        bool guessed = false;        // it is an earlier run's plan; one without instances: there was none
         uint64_t nanoseconds = 0;
     };
 

@@ -135,6 +135,7 @@ Planning::Planning(const AllocatorPort &port, const Config &config, RecordFile &
     : port_(port), config_(config), records_(records), on_(config.plans()), policy_(planner_policy(config.policy)) {
     if (!on_) return;
     read_pinned();
+    if (config.plan.empty()) cache_ = PlanCache::made(config);
     begin_cycle({});
 }
 
@@ -259,8 +260,7 @@ void Planning::uses(const Instance &instance, const Buffer &buffer) {
 void Planning::changed(const Instance &instance, const Buffer &buffer) {
     if (!adopted_ || instance.planned < 0 || adopted_->changing.contains(buffer.id)) return;
     // Memory that is allocated anew in every step has no name of its own: it is asked about once per segment and size.
-    const bool named = buffer.name.rfind("0x", 0) != 0;
-    const std::string key = named ? buffer.name : format("%s %zu", instance.segment->name.c_str(), buffer.range.size());
+    const std::string key = buffer.has_name() ? buffer.name : format("%s %zu", instance.segment->name.c_str(), buffer.range.size());
     if (remeasured_for_.size() >= kMostRemeasured || !remeasured_for_.insert(key).second) return;
     remeasure_ = format("buffer '%s' of segment '%s' changes between forward and replay, which it did not when the plan was made",
                         buffer.name.c_str(), instance.segment->name.c_str());
@@ -343,6 +343,7 @@ void Planning::settle(uint64_t step) {
     if (order != alike_order_) alike_.clear();
     alike_order_ = order;
     alike_.push_back(std::move(cycle_));
+    if (guess(step)) return;
     const size_t wanted = pinned_ ? kAlikePinned : kAlike;
     if (alike_.size() < wanted) {
         if (++unsettled_ == kUnsettled) {
@@ -367,6 +368,21 @@ void Planning::settle(uint64_t step) {
     send(std::move(request), order);
 }
 
+// The plan of an earlier run of this job is adopted after its first cycle, if there is one. Ranks would have to agree on it: they measure.
+bool Planning::guess(uint64_t step) {
+    if (guessed_ || grouped_ || child_ || counts_.plans != 0 || alike_.size() != 1) return false;
+    if (!cache_.known(alike_.back()->profile())) return false;
+    guessed_ = true;
+    PlanRequest request;
+    request.guess = true;
+    request.cycles.push_back(std::move(alike_.back()));
+    alike_.clear();
+    request.profile.run = records_.run();
+    request.profile.step = step;
+    send(std::move(request), alike_order_);
+    return true;
+}
+
 void Planning::send(PlanRequest request, uint64_t order) {
     if (child_) return;
     if (budget_ == 0) budget_ = resolve_budget();
@@ -375,6 +391,7 @@ void Planning::send(PlanRequest request, uint64_t order) {
     request.cost_cache = CostMeter::cache_file();
     request.budget_bytes = static_cast<int64_t>(budget_ - margin_of(budget_));
     request.policy = policy_;
+    if (!request.measure_only && request.members.empty()) request.cache = cache_;
     request.texts = records_.wanted() || !config_.save_plan.empty();
     worker_ = std::make_unique<PlanWorker>(port_, std::move(request));
     worker_order_ = order;
@@ -396,6 +413,10 @@ void Planning::take_result() {
         if (std::exchange(said_error_, result->error) != result->error)
             log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
         return;
+    }
+    if (result->guessed) {
+        if (result->plan.instances.empty() || grouped_) return;  // it is measured, then
+        log_line(LogLevel::kInfo, "an earlier run's plan for this job is the first guess (REPRISE_PLAN_CACHE=off: none)");
     }
     if (result->measured_only) return offer(std::move(result->profile), std::move(result->profile_text));
     if (grouped_) {  // the text form knows no ids

@@ -128,6 +128,7 @@ class Planning {
     void begin_cycle(OwnBytes own);
     bool round_goes_on();
     void settle(uint64_t step);
+    bool guess(uint64_t step);
     void send(PlanRequest request, uint64_t order);
     // planning_ranks.cpp
     void join_group();
@@ -171,6 +172,8 @@ class Planning {
     uint64_t worker_order_ = 0;
     std::unique_ptr<AdoptedPlan> adopted_;
     bool newly_adopted_ = false;
+    PlanCache cache_;
+    bool guessed_ = false;  // whether there is an earlier run's plan for this job was found out
     std::optional<planner::JobPlan> pinned_;
     bool follows_pinned_ = false;                               // what REPRISE_PLAN says is not made better
     std::unordered_map<std::string, std::string> must_replay_;  // segment -> why

@@ -47,6 +47,8 @@ struct Buffer {
     bool watched_for_headroom = false;
     bool expect_unchanged = false;  // since its last capture, says the plan: then comparing first is worth it
 
+    // Else it is called by its address.
+    bool has_name() const { return name.rfind("0x", 0) != 0; }
     size_t outstanding() const { return mechanism ? mechanism->outstanding() : 0; }
 };
 

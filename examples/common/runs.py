@@ -29,7 +29,7 @@ def train(script, key, arguments, folder, lib=None, env=None, arrays=True):
             os.remove(path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("REPRISE_") and name != "LD_PRELOAD"}
     if lib is not None:
-        environment.update({"LD_PRELOAD": lib, "REPRISE_REPORT": statistics, "REPRISE_REQUIRE": "1", **(env or {})})
+        environment.update({"LD_PRELOAD": lib, "REPRISE_REPORT": statistics, "REPRISE_REQUIRE": "1", "REPRISE_PLAN_CACHE": "off", **(env or {})})
     command = [sys.executable, script, "--report", report, *(["--out", out] if arrays else []), *arguments]
     with open(log, "w") as file:
         done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)

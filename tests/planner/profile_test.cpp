@@ -45,6 +45,47 @@ TEST(PlanJob, MemoryIsWhatASimulationOfEveryPageFinds) {
     }
 }
 
+// What is kept is decisions: the memory is that of the profile that they are followed in.
+TEST(PlanJob, FollowedInAnotherProfileItHasThatOnesMemory) {
+    int fits = 0, not_any_more = 0;
+    for (uint64_t seed = 1; seed <= scaled(60); seed++) {
+        const Profile profile = random_profile(seed + 4000, 2 + static_cast<int>(seed % 6));
+        const JobPlan least = plan_job(profile, 0, Policy::joint).value();
+        const int64_t retained = plan_job(profile, INT64_MAX / 2, Policy::retain).value().peak_bytes;
+        const int64_t budget = least.smallest_bytes + (retained - least.smallest_bytes) / 2;
+        const JobPlan plan = plan_job(profile, budget, Policy::joint).value();
+        const Result<JobPlan> same = follow_plan(plan, profile, budget);
+        ASSERT_TRUE(same.ok()) << same.status().text();
+        EXPECT_EQ(same.value().memory_bytes, plan.memory_bytes) << seed;
+        EXPECT_EQ(same.value().added_ns, plan.added_ns) << seed;
+        EXPECT_EQ(same.value().verdict == Verdict::planned, plan.verdict == Verdict::planned) << seed;
+
+        Profile other = profile;
+        for (int64_t &bytes : other.base_bytes) bytes += static_cast<int64_t>(seed % 7) * kPage;
+        for (ProfileInstance &it : other.instances)
+            it.keep_bytes += static_cast<int64_t>(seed % 5) * kPage, it.transient_bytes += 4 * kPage;
+        const Result<JobPlan> followed = follow_plan(plan, other, budget);
+        ASSERT_TRUE(followed.ok()) << followed.status().text();
+        EXPECT_EQ(followed.value().memory_bytes, simulate(other, plan)) << seed;
+        const int64_t peak = *std::max_element(followed.value().memory_bytes.begin(), followed.value().memory_bytes.end());
+        EXPECT_EQ(followed.value().verdict == Verdict::planned, peak <= followed.value().budget_bytes) << seed;
+        (followed.value().verdict == Verdict::planned ? fits : not_any_more)++;
+        for (size_t i = 0; i < plan.instances.size(); i++) EXPECT_EQ(followed.value().instances[i].replay, plan.instances[i].replay);
+    }
+    EXPECT_GT(fits, 0);
+    EXPECT_GT(not_any_more, 0);
+}
+
+TEST(PlanJob, OfAnotherJobIsNotFollowed) {
+    const Profile profile = transformer_profile(6), longer = transformer_profile(7);
+    const JobPlan plan = plan_job(profile, INT64_MAX / 2, Policy::joint).value();
+    ASSERT_TRUE(follow_plan(plan, profile, INT64_MAX / 2).ok());
+    EXPECT_FALSE(follow_plan(plan, longer, INT64_MAX / 2).ok());
+    Profile bound = profile;  // by now the job leaves no choice
+    bound.instances[2].freedom = Freedom::replay;
+    EXPECT_FALSE(follow_plan(plan, bound, INT64_MAX / 2).ok());
+}
+
 // Every plan there is, each measured by the simulation.
 TEST(PlanJob, NoPlanIsBetterThanItsBounds) {
     int infeasible = 0, exact = 0, planned = 0;

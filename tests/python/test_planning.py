@@ -47,6 +47,7 @@ def start(build, folder, settings, **more):
     for setting in settings:
         base = str(folder / setting["name"])
         env = {"REPRISE_REPORT": base + ".report", "REPRISE_SAVE_PLAN": base + ".plan", "REPRISE_RECORDS": base + ".records", "XDG_CACHE_HOME": str(folder)}
+        env["REPRISE_PLAN_CACHE"] = "off"  # each on its own
         setting["env"] = {k: v for k, v in {**env, **setting.get("env", {})}.items() if v is not None}
     path = folder / "settings.json"
     path.write_text(json.dumps(settings))
@@ -273,3 +274,16 @@ def test_two_jobs_with_the_same_files(build, first, tmp_path):
         runs.add(json.loads(line).get("run"))
     assert len(runs - {None}) == 2
     assert not list(tmp_path.glob("*.draft*"))
+
+
+def test_the_next_run_begins_with_the_plan(build, first, tmp_path):
+    """What is guessed is followed sooner, and no less right."""
+    env = {**bytes_of(first, 0.5), "REPRISE_PLAN_CACHE": "on"}
+    one, two = (start(build, tmp_path, [{"name": name, "env": env}])[name] for name in ("one", "two"))
+    for result in (one, two):
+        result.healthy(first["plain"].digest)
+        assert result.report["ledger_peak_planned"] <= result.report["budget"]
+    assert "first guess" not in one.said and "first guess" in two.said, two.said[-3000:]
+    replays = [sum(replays for _, replays in result.replays().values()) for result in (one, two)]
+    assert replays[1] < replays[0], replays
+    assert len(list(tmp_path.glob("reprise/plan-*"))) == 1
