@@ -23,6 +23,8 @@ constexpr size_t kAlikePinned = 2;
 constexpr size_t kMostRemeasured = 16;
 // Steps that may make one cycle together.
 constexpr size_t kMostParts = 4;
+// Cycles that an earlier run's plan is looked for: steps that alternate are known to be one cycle only after some.
+constexpr unsigned kMostGuesses = 4 * kMostParts;
 // A job that has not settled after so many is told so.
 constexpr unsigned kUnsettled = 32;
 // The budget less this is planned for: what the ledger is told late (allocator/heap_table.h), and noise.
@@ -370,9 +372,10 @@ void Planning::settle(uint64_t step) {
 
 // The plan of an earlier run of this job is adopted after its first cycle, if there is one. Ranks would have to agree on it: they measure.
 bool Planning::guess(uint64_t step) {
-    if (guessed_ || grouped_ || child_ || counts_.plans != 0 || alike_.size() != 1) return false;
+    if (guesses_ == kMostGuesses || grouped_ || child_ || counts_.plans != 0 || alike_.size() != 1) return false;
+    ++guesses_;
     if (!cache_.known(alike_.back()->profile())) return false;
-    guessed_ = true;
+    guesses_ = kMostGuesses;
     PlanRequest request;
     request.guess = true;
     request.cycles.push_back(std::move(alike_.back()));

@@ -173,7 +173,7 @@ class Planning {
     std::unique_ptr<AdoptedPlan> adopted_;
     bool newly_adopted_ = false;
     PlanCache cache_;
-    bool guessed_ = false;  // whether there is an earlier run's plan for this job was found out
+    unsigned guesses_ = 0;  // times that an earlier run's plan was looked for
     std::optional<planner::JobPlan> pinned_;
     bool follows_pinned_ = false;                               // what REPRISE_PLAN says is not made better
     std::unordered_map<std::string, std::string> must_replay_;  // segment -> why
