@@ -106,7 +106,7 @@ class JobPlanner {
         if (Status status = consider(plan, best_); !status.ok()) return status;
         JobPlan out;
         out.policy = policy_;
-        out.shape = shape_of(profile_);
+        out.shape = decisions.shape;  // there were no differences
         out.budget_bytes = bytes_of(budget());
         out.verdict = best_.truth.peak_pages <= budget() ? Verdict::planned : Verdict::undecided;
         out.retained_bytes = decisions.retained_bytes;

@@ -18,7 +18,7 @@ namespace reprise {
 namespace {
 
 // Kernel and processor.
-std::string machine_digest() {
+std::string digest_machine() {
     utsname system{};
     uname(&system);
     std::string text = std::string(system.release) + '\n' + system.version + '\n';
@@ -44,7 +44,8 @@ std::string machine_file(const char *kind) {
     } else if (const char *home = getenv("HOME"); home != nullptr && *home == '/') {
         folder = std::string(home) + "/.cache";
     }
-    return folder.empty() ? "" : folder + "/reprise/" + kind + '-' + machine_digest();
+    static const std::string &digest = *new std::string(digest_machine());  // once: it is asked for with every plan
+    return folder.empty() ? "" : folder + "/reprise/" + kind + '-' + digest;
 }
 
 void write_machine_file(const std::string &path, const std::string &text) {

@@ -52,7 +52,7 @@ bool PlanCache::known(const planner::Profile &profile) const {
 }
 
 std::optional<planner::JobPlan> PlanCache::find(planner::Profile *profile, int64_t budget_bytes) const {
-    if (!known(*profile)) return {};
+    if (prefix_.empty()) return {};
     std::string text, why;
     if (!read_text_file(path_for(planner::shape_of(*profile)), &text, &why)) return {};
     const auto file = planner::read_plan(text);

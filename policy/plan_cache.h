@@ -22,7 +22,8 @@ class PlanCache {
 
     // Is there a file for such a job at all? Costs no more than looking for its name.
     bool known(const planner::Profile &profile) const;
-    // Budget: what is planned for, less any margin. Where one is found, the profile's memory becomes what the earlier run corrected it to.
+    // Of a job that is known(). Budget: what is planned for, less any margin. Where one is found, the profile's memory becomes what the
+    // earlier run corrected it to.
     std::optional<planner::JobPlan> find(planner::Profile *profile, int64_t budget_bytes) const;
     void keep(const planner::JobPlan &plan) const;
 
