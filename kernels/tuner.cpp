@@ -20,6 +20,7 @@ long minor_faults() {
 }
 
 constexpr Choice choice_of(unsigned candidate) { return {candidate / 2, candidate % 2 != 0}; }
+constexpr unsigned candidate_of(Choice choice) { return 2 * choice.variant + (choice.parallel ? 1 : 0); }
 
 constinit std::atomic<int> g_forced[] = {-1, -1, -1, -1, -1};
 static_assert(sizeof g_forced / sizeof g_forced[0] == static_cast<size_t>(Kind::count));
@@ -39,7 +40,7 @@ Choice Tuner::best() const {
 }
 
 // Candidates take turns: every round tries each usable one once, except those already known to be much slower.
-unsigned Tuner::next(unsigned usable, bool may_parallel) {
+Choice Tuner::next(unsigned usable, bool may_parallel) {
     unsigned candidates[kCandidates], count = 0;
     for (unsigned i = 0; i < kCandidates; i++) {
         if ((usable >> (i / 2) & 1) != 0 && (i % 2 == 0 || may_parallel)) candidates[count++] = i;
@@ -47,23 +48,22 @@ unsigned Tuner::next(unsigned usable, bool may_parallel) {
     total_.store(count * kRounds, std::memory_order_relaxed);
     unsigned candidate = candidates[handed_out_.fetch_add(1, std::memory_order_relaxed) % count];
     uint64_t own = least_[candidate].load(std::memory_order_relaxed);
-    if (own == 0) return candidate;
-    Choice front = best();
-    unsigned best_candidate = 2 * front.variant + (front.parallel ? 1 : 0);
-    uint64_t least = least_[best_candidate].load(std::memory_order_relaxed);
-    return own > least * kDropFactor16 / 16 ? best_candidate : candidate;
+    if (own == 0) return choice_of(candidate);
+    const Choice front = best();
+    uint64_t least = least_[candidate_of(front)].load(std::memory_order_relaxed);
+    return own > least * kDropFactor16 / 16 ? front : choice_of(candidate);
 }
 
-void Tuner::record(unsigned candidate, uint64_t time, bool clean) {
+void Tuner::record(Choice choice, uint64_t time, bool clean) {
+    const unsigned candidate = candidate_of(choice);
     if (!clean && uncounted_.fetch_add(1, std::memory_order_relaxed) < kMaxUncounted) return;
     if (time == 0) time = 1;
     uint64_t seen = least_[candidate].load(std::memory_order_relaxed);
     while ((seen == 0 || time < seen) && !least_[candidate].compare_exchange_weak(seen, time, std::memory_order_relaxed)) {
     }
     if (counted_.fetch_add(1, std::memory_order_relaxed) + 1 < total_.load(std::memory_order_relaxed)) return;
-    Choice winner = best();
     int undecided = -1;
-    decided_.compare_exchange_strong(undecided, static_cast<int>(2 * winner.variant + (winner.parallel ? 1 : 0)), std::memory_order_release,
+    decided_.compare_exchange_strong(undecided, static_cast<int>(candidate_of(best())), std::memory_order_release,
                                      std::memory_order_relaxed);
 }
 
@@ -75,7 +75,7 @@ Trial::Trial(Kind kind, Tuner &tuner, unsigned (*usable)(), size_t bytes) : tune
         choice_ = tuner.best();
     } else {
         // Under a sanitizer only what it can see into.
-        choice_ = choice_of(tuner.next(REPRISE_KERNELS_SANITIZED ? 1u : usable(), may_parallel));
+        choice_ = tuner.next(REPRISE_KERNELS_SANITIZED ? 1u : usable(), may_parallel);
         timed_ = true;
         faults_ = minor_faults();
         start_ = now_ns();
@@ -88,11 +88,11 @@ Trial::~Trial() {
     uint64_t elapsed = now_ns() - start_;
     // A huge page costs one fault per 2 MiB; other threads' few faults are tolerated.
     bool clean = static_cast<size_t>(minor_faults() - faults_) <= bytes_ / (size_t{8} << 20);
-    tuner_.record(2 * choice_.variant + (choice_.parallel ? 1 : 0), elapsed * 1000 * 1024 / (bytes_ + 1), clean);
+    tuner_.record(choice_, elapsed * 1000 * 1024 / (bytes_ + 1), clean);
 }
 
 void force(Kind kind, unsigned variant, bool parallel) {
-    g_forced[static_cast<unsigned>(kind)].store(static_cast<int>(2 * variant + (parallel ? 1 : 0)), std::memory_order_relaxed);
+    g_forced[static_cast<unsigned>(kind)].store(static_cast<int>(candidate_of({variant, parallel})), std::memory_order_relaxed);
 }
 void unforce(Kind kind) { g_forced[static_cast<unsigned>(kind)].store(-1, std::memory_order_relaxed); }
 bool forced(Kind kind) { return g_forced[static_cast<unsigned>(kind)].load(std::memory_order_relaxed) >= 0; }

@@ -1,5 +1,6 @@
 // Chooses, per operation and size class, the fastest variant and whether to use all workers, by timing real calls. Used by copy.cpp,
-// swap.cpp and compare.cpp; any thread; no locks, no allocation, no start-up work.
+// swap.cpp and compare.cpp; any thread; no locks, no allocation, no start-up work. Tuner decides and knows no clock (its tests give it
+// the times); Trial is what times one call.
 //
 // Why on the real data and not on a scratch buffer: every candidate gives the same bytes, so a trial costs only the difference in speed
 // (a few ms in all), it sees the pages (huge or not), the neighbours on the memory bus and the workers as they are, and it needs no
@@ -31,11 +32,13 @@ class Tuner {
     Choice best() const;
     bool decided() const { return decided_.load(std::memory_order_acquire) >= 0; }
 
+    // What to try now; `usable`: mask of variants.
+    Choice next(unsigned usable, bool may_parallel);
+    // What a trial took, in picoseconds per KiB. Not `clean`: it met page faults, and does not count, up to kMaxUncounted of them.
+    void record(Choice choice, uint64_t time, bool clean);
+
   private:
-    friend class Trial;
     static constexpr unsigned kCandidates = 2 * kMaxVariants;
-    unsigned next(unsigned usable, bool may_parallel);
-    void record(unsigned candidate, uint64_t picoseconds_per_byte, bool clean);
 
     std::atomic<int> decided_{-1};         // candidate = 2 * variant + parallel
     std::atomic<unsigned> handed_out_{0};  // trials started

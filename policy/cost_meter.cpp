@@ -52,7 +52,7 @@ class Scratch {
 uint64_t touch(char *data, size_t stride, char value) {
     const uint64_t began = now_ns();
     for (size_t page = 0; page < kScratch / kPageSize; page += stride) data[page * kPageSize] = value;
-    return now_ns() - began;
+    return elapsed_ns(began);
 }
 
 }  // namespace
@@ -109,13 +109,13 @@ planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, const std:
     for (int round = 0; round < kRounds; ++round) {
         uint64_t began = now_ns();
         kernels::copy(to.data(), from.data(), kScratch);
-        copies.push_back(ps_per_page(now_ns() - began, kScratch));
+        copies.push_back(ps_per_page(elapsed_ns(began), kScratch));
         // What a first write costs more than a write, and copying that page afterwards.
         constexpr size_t kStride = 8;
         const uint64_t plain = touch(to.data(), kStride, static_cast<char>(round));
         began = now_ns();
         if (port.guard_arm(to.range()) != GuardResult::kOk) continue;
-        arms.push_back(ps_per_page(now_ns() - began, kScratch));
+        arms.push_back(ps_per_page(elapsed_ns(began), kScratch));
         const uint64_t watched = touch(to.data(), kStride, static_cast<char>(round + 1));
         deltas.push_back(ps_per_page(watched - std::min(watched, plain), kScratch / kStride));
         port.guard_disarm(to.range());

@@ -108,7 +108,7 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
                 buffer.name.c_str(), human_bytes(buffer.range.size()).c_str()));
     }
     if (measured) {
-        const uint64_t spent = now_ns() - began;
+        const uint64_t spent = elapsed_ns(began);
         forward_capture_ns_ += spent;
         planning_.wrote(buffer, written);
         if (buffer.mechanism->kind() == MechanismKind::kWhole) planning_.costs().copied(cost.copied, spent);

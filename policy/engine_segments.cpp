@@ -92,9 +92,9 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     }
     const uint64_t ended = now_ns();
     open.began_ns = ended;
-    statistics_.nanoseconds_forward += ended - began;
-    if (planning_.on())
-        planning_.event(EventKind::kForwardBegin, instance, 0, ended - began - std::min(ended - began, forward_capture_ns_));
+    const uint64_t spent = elapsed_ns(began, ended);
+    statistics_.nanoseconds_forward += spent;
+    if (planning_.on()) planning_.event(EventKind::kForwardBegin, instance, 0, elapsed_ns(forward_capture_ns_, spent));
     work.end();
     if (providers_.empty() || config_.policy == Policy::kOff || instance.retained) return result;
 
@@ -216,7 +216,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         instance->open_replays += 1;
         self.open_replays.push_back(result.execution);
         execution->began_ns = now_ns();
-        execution->spent_ns = execution->began_ns - began;
+        execution->spent_ns = elapsed_ns(began, execution->began_ns);
         statistics_.nanoseconds_replay += execution->spent_ns;
         if (planning_.on()) planning_.event(EventKind::kReplayBegin, *instance, 0, 0);
         executions_.emplace(result.execution, std::move(execution));
@@ -269,7 +269,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         statistics_.bytes_loaded += replay->bytes_changed();
     }
     execution->bytes_changed = replay->bytes_changed();
-    execution->loading_ns = now_ns() - load_began;
+    execution->loading_ns = elapsed_ns(load_began);
     execution->replay = std::move(replay);
     ++open_replays_;
     const std::vector<SavedState> states = instance->states;
@@ -383,15 +383,15 @@ Status Engine::segment_end(reprise_segment segment, reprise_replay_result *resul
 
     const uint64_t began = now_ns();
     auto instance = instances_.find(execution.instance);
-    const uint64_t job_ns = began - std::min(began, execution.began_ns);
+    const uint64_t job_ns = elapsed_ns(execution.began_ns, began);
     executions_.erase(found);
     if (instance != instances_.end()) {
         Instance &ended = *instance->second;
         end_forward(ended);
-        if (planning_.on()) planning_.event(EventKind::kForwardEnd, ended, job_ns, now_ns() - began);
+        if (planning_.on()) planning_.event(EventKind::kForwardEnd, ended, job_ns, elapsed_ns(began));
         if (ended.retained || (ended.release_pending && ended.open_replays == 0)) drop(ended);
     }
-    statistics_.nanoseconds_forward += now_ns() - began;
+    statistics_.nanoseconds_forward += elapsed_ns(began);
     return {};
 }
 
@@ -419,9 +419,9 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     Instance *instance = found == instances_.end() ? nullptr : found->second.get();
     ReplayOutcome outcome = finish_replay(execution);
     std::erase(self.open_replays, id);
-    const uint64_t spent = now_ns() - began;
+    const uint64_t spent = elapsed_ns(began);
     if (planning_.on() && instance != nullptr) {
-        planning_.event(EventKind::kReplayEnd, *instance, began - std::min(began, execution.began_ns), 0);
+        planning_.event(EventKind::kReplayEnd, *instance, elapsed_ns(execution.began_ns, began), 0);
         planning_.costs().loaded(outcome.bytes_put_back, execution.loading_ns + spent);
     }
     execution.spent_ns += spent;

@@ -134,7 +134,7 @@ void PlanWorker::work(Shared &shared) {
         result.plan_text = planner::write_plan(result.plan, profile.run, profile.step);
     }
     result.profile = std::move(profile);
-    result.nanoseconds = now_ns() - began;
+    result.nanoseconds = elapsed_ns(began);
 }
 
 std::unique_ptr<PlanWorker::Result> PlanWorker::take() {

@@ -1,10 +1,12 @@
 // A simulated job for tests of planning: blocks of tracked memory as activations, buffers that change, one of three schedules. Its forwards
-// remember what they saw in plain copies of their own, and every replay is compared with that: the naive oracle.
+// remember what they saw in plain copies of their own, and every replay is compared with that: the naive oracle. Its time is simulated, too
+// (virtual_clock.h): work takes what the shape says, with noise, now and then a lot of it.
 #pragma once
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -13,10 +15,10 @@
 #include <sstream>
 
 #include "planner/plan_json.h"
-#include "policy/clock.h"
 #include "policy/text_file.h"
 #include "tests/effort.h"
 #include "tests/policy/engine_fixture.h"
+#include "tests/policy/virtual_clock.h"
 
 namespace reprise::test {
 
@@ -32,6 +34,15 @@ class WatchedPort {
                 const LedgerReading now = allocator_port()->ledger_take_peak();
                 peak = std::max(peak, now.peak);
                 return now;
+            };
+            // Preserving takes time: an image of so many bytes, a range that is armed.
+            made.ledger_add = [](LedgerKind kind, int64_t bytes) {
+                allocator_port()->ledger_add(kind, bytes);
+                if (bytes > 0 && kind != LedgerKind::kPools) VirtualClock::pass(static_cast<uint64_t>(bytes) / 8);
+            };
+            made.guard_arm = [](AddressRange pages) {
+                VirtualClock::pass(pages.size() / kPageSize * 20);
+                return allocator_port()->guard_arm(pages);
             };
             return made;
         }();
@@ -68,6 +79,15 @@ class Folder {
     std::string path_;
 };
 
+// Of everything random in a simulated job: where it writes, how long it works. REPRISE_TEST_SEED=n tries another.
+inline uint64_t planning_seed() {
+    static const uint64_t seed = [] {
+        const char *given = std::getenv("REPRISE_TEST_SEED");
+        return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+    }();
+    return seed;
+}
+
 enum class Order { kStack, kAccumulated, kInterleaved };
 
 struct JobShape {
@@ -77,15 +97,16 @@ struct JobShape {
     Order order = Order::kStack;
     bool steps = true;
     bool releases = true;  // says when an instance is done
-    uint64_t seed = 1;
+    uint64_t seed = planning_seed();
     bool wanders = false;     // each cycle writes elsewhere than the one before
-    int least_work_us = 150;  // in each forward and each replay
+    uint64_t work_us = 150;   // in each forward and each replay
+    double noise = 0.2;       // of that, and in one of fifty ten times as much
 };
 
 class SimulatedJob {
   public:
     SimulatedJob(Config config, const JobShape &shape)
-        : shape_(shape), random_(shape.seed), driver_(WatchedPort::get(), std::move(config)) {
+        : shape_(shape), random_(shape.seed), noise_(shape.seed + 1), driver_(WatchedPort::get(), std::move(config)) {
         for (size_t size : shape.buffers) buffers_.emplace_back(size);
     }
 
@@ -204,6 +225,7 @@ class SimulatedJob {
 
     // What the job writes after a forward: by default part of one buffer, all of it now and then.
     std::function<void(SimulatedJob &, int)> writes = [](SimulatedJob &job, int i) { job.write_some(i); };
+    std::function<void()> works = [] {};  // in each forward and each replay
     void write_some(int i) {
         if (buffers_.empty() || i % 2 != 0) return;
         Block &block = buffers_[(static_cast<size_t>(i) / 2) % buffers_.size()];
@@ -227,12 +249,13 @@ class SimulatedJob {
 
     // Makes the activations, for which it needs half as much again.
     void run(int i, std::unique_ptr<Block> &kept) {
-        const uint64_t until = now_ns() + static_cast<uint64_t>(shape_.least_work_us) * 1000;
         kept = std::make_unique<Block>(keep_of(i));
         const Block scratch(keep_of(i) / 2);
         memset(kept->data(), i, kept->size());
-        while (now_ns() < until) {
-        }
+        const uint64_t roll = next_random(noise_) % 1000;
+        const double noise = 1 + shape_.noise * static_cast<double>(roll) / 1000 + (roll < 20 ? 10 * shape_.noise : 0);
+        works();
+        VirtualClock::pass(static_cast<uint64_t>(static_cast<double>(shape_.work_us * 1000 + keep_of(i) / 16) * noise));
     }
     // Every fourth segment writes a little of what it reads, in the forward and in its replay: the same bytes from what it sees.
     void inside(int i) {
@@ -242,8 +265,9 @@ class SimulatedJob {
     }
     void between(int i) { writes(*this, i); }
 
+    const VirtualClock clock_;
     JobShape shape_;
-    uint64_t random_;
+    uint64_t random_, noise_;
     std::vector<Block> buffers_;
     Driver driver_;
     std::vector<Open> open_;
@@ -259,11 +283,20 @@ inline Config planning(Policy policy, uint64_t budget, const std::string &save =
 
 inline bool exists(const std::string &path) { return access(path.c_str(), F_OK) == 0; }
 
-// Runs cycles until `done`, for at most some seconds. The planner's thread needs the processor, too.
+// Stops waiting after so many real seconds: what it waits for does not come.
+class Patience {
+  public:
+    bool over() const { return std::chrono::steady_clock::now() > until_; }
+
+  private:
+    const std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + std::chrono::seconds(by_build(90, 120, 200));
+};
+
+// Runs cycles until `done`. The planner's thread needs the processor, too.
 template <class Done>
 bool run_until(SimulatedJob &job, Done done, const std::function<void()> &cycle = {}) {
-    const uint64_t began = now_ns();
-    for (int i = 0; i < 6 || now_ns() - began < by_build<uint64_t>(30, 45, 60) * 1'000'000'000; ++i) {
+    const Patience patience;
+    for (int i = 0; i < 6 || !patience.over(); ++i) {
         cycle ? cycle() : job.cycle();
         if (testing::Test::HasFatalFailure()) return false;
         if (done()) return true;

@@ -138,9 +138,9 @@ TEST(PlanningFreedom, NestedAndReplayOnlySegmentsStayReplayed) {
         }
         ASSERT_TRUE(driver->step().ok());
     };
-    const uint64_t began = now_ns();
+    const Patience patience;
     int step = 1;
-    for (; !exists(folder / "plan") && now_ns() - began < uint64_t{20} * 1'000'000'000; ++step) {
+    for (; !exists(folder / "plan") && !patience.over(); ++step) {
         cycle(step);
         usleep(500);
     }
@@ -249,7 +249,7 @@ TEST(PlanningProcess, ForkWhileThePlannersThreadWorks) {
     for (int delay = 0; delay < 8; ++delay) {
         const Folder folder;
         JobShape shape;
-        shape.least_work_us = 20;
+        shape.work_us = 20;
         SimulatedJob job(planning(Policy::kJoint, kPlenty, folder / "plan"), shape);
         for (int i = 0; i < 5 + delay; ++i) job.cycle();  // the fifth hands over to the thread
         job.driver()->fork_prepare();
@@ -336,6 +336,41 @@ TEST(PlanningProcess, ThreadsRunSegmentsWhileAPlanIsInForce) {
     EXPECT_TRUE(run_until(job, [&] { return job.retained != 0; }));
 }
 
+// ---- a clock that jumps
+// ------------------------------------------------------------------------------------------------------------------------
+
+// Back by less and by more than there was, on by an hour and by a thousand years; once in the profile steps, and all the time.
+class JumpingClock : public testing::TestWithParam<std::tuple<int64_t, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Planning, JumpingClock,
+                         testing::Combine(testing::Values(-1000, -60'000'000'000, -(int64_t{1} << 49), 3'600'000'000'000, int64_t{1} << 55),
+                                          testing::Bool()),
+                         [](const auto &about) { return "case" + std::to_string(about.index); });
+
+TEST_P(JumpingClock, ThePlanStaysOneAndTheJobGoesOn) {
+    const auto [by, always] = GetParam();
+    const JobShape shape;
+    const Limits limits = limits_of(shape);
+    const Folder folder;
+    SimulatedJob job(planning(Policy::kJoint, limits.budget(0.6), folder / "plan"), shape);
+    int runs = 0;
+    job.works = [&, by = by, always = always] {
+        if (always || ++runs == 30) VirtualClock::jump(by);
+    };
+    ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
+    const planner::JobPlan plan = plan_in(folder / "plan");
+    EXPECT_EQ(plan.verdict, planner::Verdict::planned);
+    EXPECT_GE(plan.added_ns, plan.bound_ns);
+    EXPECT_GE(plan.bound_ns, 0);
+    if (!always) {
+        EXPECT_LT(plan.added_ns, 10'000'000) << "one jump is in no median";
+    }
+    for (int i = 0; i < 4; ++i) job.cycle();
+    EXPECT_GT(job.retained, 0u);
+    EXPECT_EQ(job.wrong_bytes + job.wrong_after, 0u);
+    EXPECT_EQ(job.driver().stats().rejections, 0u);
+    EXPECT_LT(job.driver().stats().nanoseconds_replay, uint64_t{1} << 62);
+}
+
 // ---- sizes and ends
 // ----------------------------------------------------------------------------------------------------------------------------
 
@@ -366,7 +401,7 @@ TEST(PlanningSizes, FiveThousandSegments) {
     JobShape shape;
     shape.segments = kSegments;
     shape.keep = 2048;
-    shape.least_work_us = 0;
+    shape.work_us = 0;
     shape.buffers = {1000, 5000, 300};
     SimulatedJob job(planning(Policy::kJoint, uint64_t{12} << 20, folder / "plan"), shape);
     ASSERT_TRUE(run_until(job, [&] { return exists(folder / "plan"); }));
