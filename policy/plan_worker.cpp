@@ -105,29 +105,31 @@ void *PlanWorker::run(void *held) {
 void PlanWorker::work(Shared &shared) {
     const uint64_t began = now_ns();
     PlanRequest &request = shared.request;
+    Result &result = shared.result;
+    result.asked = request.ask;
     planner::Profile &profile = request.profile;
     if (!request.cycles.empty()) profile = profile_of(request.cycles, profile);
     request.cycles.clear();
     if (request.members.empty()) {
         profile.costs = request.costs.refine(CostMeter::measure(*shared.port, request.cost_cache));
-    } else if (!merge(request.members, &profile, &shared.result.error)) {
+    } else if (!merge(request.members, &profile, &result.error)) {
         return;
     }
-    if (request.measure_only) {
-        shared.result.profile_text = planner::write_profile(profile);
-        shared.result.profile = std::move(profile);
-        shared.result.measured_only = true;
-        return;
-    }
-    Result &result = shared.result;
-    result.guessed = request.guess;
-    if (request.guess) {
-        if (auto found = request.cache.find(&profile, request.budget_bytes)) result.plan = std::move(*found);
-    } else if (auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, planner::job_options()); plan.ok()) {
-        result.plan = std::move(plan.value());
-        request.cache.keep(result.plan);
-    } else {
-        result.error = plan.status().text();
+    switch (request.ask) {
+        case PlanAsk::kProfile:
+            result.profile_text = planner::write_profile(profile);
+            break;
+        case PlanAsk::kFirstGuess:
+            if (auto found = request.cache.find(&profile, request.budget_bytes)) result.plan = std::move(*found);
+            break;
+        case PlanAsk::kPlan:
+            if (auto plan = planner::plan_job(profile, request.budget_bytes, request.policy, planner::job_options()); plan.ok()) {
+                result.plan = std::move(plan.value());
+                request.cache.keep(result.plan);
+            } else {
+                result.error = plan.status().text();
+            }
+            break;
     }
     if (request.texts && !result.plan.instances.empty()) {
         result.profile_text = planner::write_profile(profile);

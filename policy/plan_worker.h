@@ -15,12 +15,17 @@
 
 namespace reprise {
 
+enum class PlanAsk : uint8_t {
+    kPlan,
+    kProfile,     // no plan: the profile and its text, to be shown to other ranks
+    kFirstGuess,  // an earlier run's plan, or none: nothing is planned
+};
+
 struct PlanRequest {
+    PlanAsk ask = PlanAsk::kPlan;
     std::vector<std::unique_ptr<Cycle>> cycles;  // of one order, oldest first: the profile is made of them; or none, and
     planner::Profile profile;                    // this is used as it is (run and step count in any case)
     std::vector<std::string> members;            // texts of profiles, of which the worst is planned for, in place of both
-    bool measure_only = false;                   // no plan: the profile and its text
-    bool guess = false;                          // an earlier run's plan, or none: nothing is planned
     PlanCache cache;                             // where that is found, and where a plan that is made is kept
     CostMeter costs;                             // what the job itself showed so far
     std::string cost_cache;                      // CostMeter::cache_file()
@@ -32,13 +37,12 @@ struct PlanRequest {
 class PlanWorker {
   public:
     struct Result {
+        PlanAsk asked = PlanAsk::kPlan;
         planner::Profile profile;
-        planner::JobPlan plan;
-        std::string error;           // the plan could not be made
-        std::string profile_text;    // reprise.profile/1
-        std::string plan_text;       // reprise.plan/1
-        bool measured_only = false;  // there is no plan, because none was asked for
-        bool guessed = false;        // it is an earlier run's plan; one without instances: there was none
+        planner::JobPlan plan;     // one without instances, for a first guess: there was none
+        std::string error;         // the plan could not be made
+        std::string profile_text;  // reprise.profile/1
+        std::string plan_text;     // reprise.plan/1
         uint64_t nanoseconds = 0;
     };
 

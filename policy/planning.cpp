@@ -364,9 +364,8 @@ void Planning::settle(uint64_t step) {
     if (pinned_ && pin(cycles, order)) return;  // else: a plan of its own, or the ranks'
     PlanRequest request;
     request.cycles = std::move(cycles);
-    request.profile.run = records_.run();
-    request.profile.step = step;
-    request.measure_only = grouped_;
+    if (grouped_) request.ask = PlanAsk::kProfile;
+    measured_at(step, request.profile);
     send(std::move(request), order);
 }
 
@@ -377,13 +376,17 @@ bool Planning::guess(uint64_t step) {
     if (!cache_.known(alike_.back()->profile())) return false;
     guesses_ = kMostGuesses;
     PlanRequest request;
-    request.guess = true;
+    request.ask = PlanAsk::kFirstGuess;
     request.cycles.push_back(std::move(alike_.back()));
     alike_.clear();
-    request.profile.run = records_.run();
-    request.profile.step = step;
+    measured_at(step, request.profile);
     send(std::move(request), alike_order_);
     return true;
+}
+
+void Planning::measured_at(uint64_t step, planner::Profile &profile) const {
+    profile.run = records_.run();
+    profile.step = step;
 }
 
 void Planning::send(PlanRequest request, uint64_t order) {
@@ -394,7 +397,7 @@ void Planning::send(PlanRequest request, uint64_t order) {
     request.cost_cache = CostMeter::cache_file();
     request.budget_bytes = static_cast<int64_t>(budget_ - margin_of(budget_));
     request.policy = policy_;
-    if (!request.measure_only && request.members.empty()) request.cache = cache_;
+    if (request.ask != PlanAsk::kProfile && request.members.empty()) request.cache = cache_;
     request.texts = records_.wanted() || !config_.save_plan.empty();
     worker_ = std::make_unique<PlanWorker>(port_, std::move(request));
     worker_order_ = order;
@@ -417,11 +420,11 @@ void Planning::take_result() {
             log_line(LogLevel::kError, format("no plan could be made (%s): all segments are replayed", result->error.c_str()));
         return;
     }
-    if (result->guessed) {
+    if (result->asked == PlanAsk::kFirstGuess) {
         if (result->plan.instances.empty() || grouped_) return;  // it is measured, then
         log_line(LogLevel::kInfo, "an earlier run's plan for this job is the first guess (REPRISE_PLAN_CACHE=off: none)");
     }
-    if (result->measured_only) return offer(std::move(result->profile), std::move(result->profile_text));
+    if (result->asked == PlanAsk::kProfile) return offer(std::move(result->profile), std::move(result->profile_text));
     if (grouped_) {  // the text form knows no ids
         for (planner::ProfileBuffer &buffer : result->profile.buffers) {
             auto mine = std::find_if(own_profile_.buffers.begin(), own_profile_.buffers.end(),

@@ -129,6 +129,7 @@ class Planning {
     bool round_goes_on();
     void settle(uint64_t step);
     bool guess(uint64_t step);
+    void measured_at(uint64_t step, planner::Profile &profile) const;
     void send(PlanRequest request, uint64_t order);
     // planning_ranks.cpp
     void join_group();

@@ -14,6 +14,7 @@
 #include "allocator/allocator.h"
 #include "policy/engine.h"
 #include "policy/log.h"
+#include "tests/random.h"
 
 namespace reprise::test {
 
@@ -103,12 +104,5 @@ class Block {
     size_t size_ = 0;
     bool heap_ = false;
 };
-
-inline uint64_t next_random(uint64_t &state) {
-    uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-}
 
 }  // namespace reprise::test

@@ -98,9 +98,9 @@ struct JobShape {
     bool steps = true;
     bool releases = true;  // says when an instance is done
     uint64_t seed = planning_seed();
-    bool wanders = false;     // each cycle writes elsewhere than the one before
-    uint64_t work_us = 150;   // in each forward and each replay
-    double noise = 0.2;       // of that, and in one of fifty ten times as much
+    bool wanders = false;    // each cycle writes elsewhere than the one before
+    uint64_t work_us = 150;  // in each forward and each replay
+    double noise = 0.2;      // of that, and in one of fifty ten times as much
 };
 
 class SimulatedJob {

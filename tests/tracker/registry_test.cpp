@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "tests/effort.h"
+#include "tests/random.h"
 #include "tests/tracker/arena_memory.h"
 
 namespace reprise::test {
@@ -11,10 +12,7 @@ namespace {
 
 struct Random {
     uint64_t state;
-    size_t below(size_t n) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        return static_cast<size_t>(state >> 33) % n;
-    }
+    size_t below(size_t n) { return static_cast<size_t>(next_random(state) % n); }
 };
 
 // With nothing outstanding all that the pool has is idle; a buffer with an outstanding version has no part in it.
