@@ -1,6 +1,7 @@
 """Ranks of a distributed job (torchrun, gloo) decide alike: segments with a collective of their own, ranks that measure differently, DDP and
 FSDP2, a rank that dies. Every job comes out as the same job without checkpoints."""
 
+import json
 import pathlib
 import re
 import socket
@@ -70,6 +71,30 @@ def test_a_tight_budget_divides_the_segments_alike(build, without):
     assert len(plans) == 2 and plans[0] == plans[1] and 0 < int(plans[0][0]) < BLOCKS, done.stderr[-3000:]
     first, second = replays(done)
     assert first == second
+
+
+def test_one_plan_file_pins_all_ranks(build, without, tmp_path):
+    """Made by two ranks under a tight budget, followed by two others under a loose one; cut down to another job, refused by both."""
+    path = tmp_path / "plan"
+    tight = float(re.search(r"peak ([\d.]+) MiB", start(build, REPRISE_BUDGET="1GiB").stderr).group(1)) - 0.3
+    made = start(build, REPRISE_BUDGET=str(int(tight * 2**20)), REPRISE_SAVE_PLAN=str(path))
+    (wanted, of), other = PLAN.findall(made.stderr)
+    assert (wanted, of) == other and 0 < int(wanted) < BLOCKS
+    plan = json.loads(path.read_text())
+    assert [i["decision"] for i in plan["instances"]].count("retain") == int(wanted)
+
+    pinned = start(build, REPRISE_BUDGET="1GiB", REPRISE_PLAN=str(path), SLOW="1")
+    assert digests(pinned) == digests(made) == without()
+    assert PLAN.findall(pinned.stderr) == [(wanted, of)] * 2, pinned.stderr[-3000:]
+    first, second = replays(pinned)
+    assert first == second
+
+    plan["instances"] = plan["instances"][1:]
+    path.write_text(json.dumps(plan))
+    refused = start(build, REPRISE_BUDGET="1GiB", REPRISE_PLAN=str(path))
+    assert digests(refused) == digests(made)
+    assert refused.stderr.count("REPRISE_PLAN=%s" % path) >= 2, refused.stderr[-3000:]
+    assert PLAN.findall(refused.stderr) == [(str(BLOCKS), str(BLOCKS))] * 2, "they make their own"
 
 
 def test_uneven_inputs_and_accumulation(build, without):
