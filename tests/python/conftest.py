@@ -11,7 +11,9 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.pop("REPRISE_BUILD", ROOT / "build" / "release")).resolve()
+# Not in the environment of the jobs that tests start; in that of pytest's own workers (-n) by another name.
+BUILD = pathlib.Path(os.environ.pop("REPRISE_BUILD", None) or os.environ.get("PYTEST_REPRISE_BUILD") or ROOT / "build" / "release").resolve()
+os.environ["PYTEST_REPRISE_BUILD"] = str(BUILD)
 PACKAGE = BUILD / "python" if (BUILD / "python" / "reprise").is_dir() else ROOT / "python"
 sys.path[:0] = [str(PACKAGE), str(pathlib.Path(__file__).parent)]
 

@@ -218,6 +218,30 @@ TEST_P(ShadowTest, DenseBlocksStopFaultingAndRecover) {
     release(version);
 }
 
+// What a plan is made with stays what happens.
+TEST_P(ShadowTest, NoBlockIsDenseWhilePagesAreCounted) {
+    release(capture());
+    Version version = 0;
+    for (int window = 0; window < 4; ++window) {
+        memset(live(), window + 1, size());
+        PageRuns pages;
+        CaptureCost cost;
+        cost.pages = &pages;
+        ASSERT_TRUE(mechanism_->capture(version = 100 + static_cast<Version>(window), cost).ok());
+        EXPECT_EQ(shadow().block_counts().dense, 0u);
+        ASSERT_EQ(pages.size(), 1u);
+        EXPECT_EQ(size_t{pages[0].count} * kPageSize, buffer_.range.pages().size());
+        if (window < 3) mechanism_->release(version);
+    }
+    live()[7 * kPageSize] ^= 1;
+    ReplayView view;
+    ASSERT_TRUE(mechanism_->changed(version, view).ok());
+    size_t loaded = 0;
+    for (const Piece &piece : view.pieces) loaded += piece.size;
+    EXPECT_EQ(loaded, kPageSize);
+    mechanism_->release(version);
+}
+
 // The writer of a dense block becomes sparse: noticed when the block's turn to be guarded comes.
 TEST_P(ShadowTest, DenseBlocksWithFewWritesRecover) {
     release(capture());
