@@ -16,10 +16,9 @@ constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound say
 }  // namespace
 
 // Evaluates the relaxed plan in all slots; makes slots active that it exceeds. true: some were added, and the vectors fit the new set.
-bool Search::grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best,
-                            const Relaxed &relaxed, bool repair) {
-    Choice choice{relaxed.replay, {}};
-    lagrangian_.cheapest(at, choice.replay, fixing, choice.mechanism);
+bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed,
+                            bool repair) {
+    Choice choice{relaxed.replay, relaxed.mechanism};
     plan_.set(choice);
     work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
     incumbent_.offer(plan_);
@@ -92,7 +91,7 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
             counters_.evaluations++;
         }
         if (grow && step % 2 == 0) {
-            if (grow_from_plan(at, fixing, point, best, relaxed, step % 40 == 10)) {
+            if (grow_from_plan(fixing, point, best, relaxed, step % 40 == 10)) {
                 at.assign(point.size(), 0);
                 direction.clear();
                 continue;

@@ -60,7 +60,7 @@ void LabelRun::across_states() {
     // Pivots: the states with the most promising labels.
     std::vector<int64_t> promise(count, INT64_MAX);
     for (size_t s = 0; s < count; s++)
-        for (int a = states_[s].begin; a < states_[s].end; a++) promise[s] = std::min(promise[s], now_.bound[a]);
+        for (int a = states_[s].begin; a < states_[s].end; a++) promise[s] = std::min(promise[s], now_.promise[a]);
     std::vector<int> pivots(count);
     for (size_t s = 0; s < count; s++) pivots[s] = static_cast<int>(s);
     std::stable_sort(pivots.begin(), pivots.end(), [&](int a, int b) { return promise[a] < promise[b]; });

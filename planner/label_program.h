@@ -48,7 +48,7 @@ enum class LabelEnd : uint8_t { complete, cut, too_many };  // cut: a beam ran, 
 
 struct LabelResult {
     LabelEnd end = LabelEnd::complete;
-    int64_t lost = INT64_MAX;   // least bound of a dropped label
+    int64_t bound = INT64_MIN;  // scaled: no plan of these decisions takes less, unless it is above the incumbent's cut-off
     std::vector<int> violated;  // slots that the best found plan exceeds: to be made active
 };
 

@@ -47,6 +47,7 @@ void LabelRun::prepare() {
     class_of_.assign(slots, 0);
     now_.clear(1);
     now_.bound.push_back(p_.start_bound_);
+    now_.promise.push_back(p_.start_bound_);
     now_.time.push_back(p_.fixed_time_);
     now_.memory.push_back(0);
     now_.parent.push_back(0);
@@ -126,6 +127,10 @@ void LabelRun::expand(int step) {
     limit_.assign(classes, INT64_MAX);
     for (int k : live_) limit_[fine_[k]] = std::min(limit_[fine_[k]], p_.room_[k] - least_[step + 1][k]);
     highest_.assign(classes, INT64_MIN);
+    wanted_.assign(classes, {});
+    for (int k : live_)
+        if (p_.multipliers_[k] > 0 && p_.room_[k] > most_[step + 1][k])
+            wanted_[fine_[k]].emplace_back(p_.room_[k] - most_[step + 1][k], p_.multipliers_[k]);
     own_share_.assign(item.groups.size(), 0);
     later_shares_.assign(item.groups.size(), 0);
     for (size_t z = 0; z < item.groups.size(); z++)
@@ -155,7 +160,13 @@ void LabelRun::expand(int step) {
                 bool fits = true;
                 for (size_t c = 0; c < classes && fits; c++) fits = from[old_class[c]] + effect_of.memory[c] <= limit_[c];
                 if (!fits) continue;
+                int64_t promise = bound;
+                for (size_t c = 0; c < classes; c++)
+                    for (auto [pages, multiplier] : wanted_[c])
+                        promise += multiplier * std::max<int64_t>(0, pages - from[old_class[c]] - effect_of.memory[c]);
+                if (promise > cutoff_) continue;
                 raw_.bound.push_back(bound);
+                raw_.promise.push_back(promise);
                 raw_.time.push_back(now_.time[a] + effect_of.time);
                 raw_.parent.push_back(static_cast<uint32_t>(a));
                 raw_.option.push_back(static_cast<uint8_t>(q));
@@ -170,13 +181,25 @@ void LabelRun::expand(int step) {
         }
 }
 
+// What stays free of a slot has been paid for at its multiplier in vain.
+void LabelRun::forget(int fine_class, int64_t pages, int64_t multiplier) {
+    if (multiplier == 0) return;
+    auto stride = static_cast<size_t>(raw_.classes);
+    for (size_t a = 0; a < raw_.size(); a++)
+        raw_.bound[a] += multiplier * std::max<int64_t>(0, pages - raw_.memory[a * stride + static_cast<size_t>(fine_class)]);
+    p_.work_.used += raw_.size();
+}
+
 // Slots that nothing can fill any more are forgotten; what is left are the classes of the next step.
 void LabelRun::close_classes(int step) {
     std::vector<int> still, renumber(representative_.size(), -1);
     kept_classes_.clear();
     for (int k : live_) {
         int c = fine_[k];
-        if (highest_[c] == INT64_MIN || highest_[c] + most_[step + 1][k] <= p_.room_[k]) continue;
+        if (highest_[c] == INT64_MIN || highest_[c] + most_[step + 1][k] <= p_.room_[k]) {
+            forget(c, p_.room_[k] - most_[step + 1][k], p_.multipliers_[k]);
+            continue;
+        }
         still.push_back(k);
         if (renumber[c] < 0) {
             renumber[c] = static_cast<int>(kept_classes_.size());
@@ -223,23 +246,53 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
         p_.work_.used += labels.size() * 16;
         labels.resize(kept);
     } else {
-        constexpr size_t kLookBack = 250;  // only speed depends on it
-        uint64_t compared = 0;
-        for (int a : labels) {
-            const int64_t *mine = memory + static_cast<size_t>(a) * stride;
-            bool beaten = false;
-            size_t stop = kept > kLookBack ? kept - kLookBack : 0;
-            for (size_t z = kept; z-- > stop && !beaten;) {
-                const int64_t *other = memory + static_cast<size_t>(labels[z]) * stride;
-                beaten = true;
-                for (size_t c = 0; c < kept_classes && beaten; c++) beaten = other[kept_classes_[c]] <= mine[kept_classes_[c]];
-                compared++;
-            }
-            if (!beaten) labels[kept++] = a;
-        }
-        labels.resize(kept);
-        p_.work_.used += compared * 4;
+        drop_dominated_by_blocks(labels);
     }
+}
+
+// The same for many classes: every label is looked for among all earlier ones, of which stretches are skipped whose least memory already is
+// too much in some class.
+void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
+    constexpr size_t kBlock = 16, kSuper = kBlock * kBlock;
+    size_t classes = kept_classes_.size(), kept = 0;
+    uint64_t compared = 0;
+    rows_.clear();
+    block_least_.clear();
+    super_least_.clear();
+    std::vector<int64_t> mine(classes);
+    auto within = [&](const int64_t *least) {
+        compared++;
+        for (size_t c = 0; c < classes; c++)
+            if (least[c] > mine[c]) return false;
+        return true;
+    };
+    auto beaten = [&] {
+        for (size_t s = (kept + kSuper - 1) / kSuper; s-- > 0;) {
+            if (!within(&super_least_[s * classes])) continue;
+            for (size_t b = std::min((s + 1) * kBlock, (kept + kBlock - 1) / kBlock); b-- > s * kBlock;) {
+                if (!within(&block_least_[b * classes])) continue;
+                for (size_t z = std::min((b + 1) * kBlock, kept); z-- > b * kBlock;)
+                    if (within(&rows_[z * classes])) return true;
+            }
+        }
+        return false;
+    };
+    for (int a : labels) {
+        const int64_t *row = raw_.memory.data() + static_cast<size_t>(a) * static_cast<size_t>(raw_.classes);
+        for (size_t c = 0; c < classes; c++) mine[c] = row[kept_classes_[c]];
+        if (beaten()) continue;
+        rows_.insert(rows_.end(), mine.begin(), mine.end());
+        if (kept % kBlock == 0) block_least_.insert(block_least_.end(), mine.begin(), mine.end());
+        if (kept % kSuper == 0) super_least_.insert(super_least_.end(), mine.begin(), mine.end());
+        for (size_t c = 0; c < classes; c++) {
+            int64_t &block = block_least_[block_least_.size() - classes + c], &super = super_least_[super_least_.size() - classes + c];
+            block = std::min(block, mine[c]);
+            super = std::min(super, mine[c]);
+        }
+        labels[kept++] = a;
+    }
+    labels.resize(kept);
+    p_.work_.used += compared * 2 + labels.size() * 4;
 }
 
 void LabelRun::sort_by_memory(std::vector<int> &labels) {
@@ -310,17 +363,41 @@ void LabelRun::merge() {
     p_.work_.used += runs_.size() * 40;
 }
 
-// Keeps the width_ labels of the least bound. false: there were more, and none may be dropped.
+// Keeps width_ labels: half of them those of the least bound. Where segments' times are in proportion to their memory the bound tells
+// hardly anything, and how much room is left decides what the last items can still fill: the other half are the best of equal stretches of
+// memory, weighted by the multipliers. false: there were more, and none may be dropped.
 bool LabelRun::narrow() {
     size_t count = now_.size();
     if (count <= width_) return true;
     if (strict_) return false;
-    std::vector<int64_t> bounds = now_.bound;
-    std::nth_element(bounds.begin(), bounds.begin() + static_cast<long>(width_), bounds.end());
-    int64_t threshold = bounds[width_];
-    size_t below = 0;
-    for (int64_t b : now_.bound) below += b < threshold;
-    size_t equals = width_ - below;
+    std::vector<uint8_t> keep(count, 0);
+    std::vector<int64_t> bounds = now_.promise;
+    size_t by_bound = width_ - width_ / 2;
+    std::nth_element(bounds.begin(), bounds.begin() + static_cast<long>(by_bound), bounds.end());
+    int64_t threshold = bounds[by_bound];
+    size_t equals = by_bound;
+    for (int64_t b : now_.promise) equals -= b < threshold;
+    for (size_t a = 0; a < count; a++) {
+        keep[a] = now_.promise[a] < threshold || (now_.promise[a] == threshold && equals > 0);
+        equals -= keep[a] && now_.promise[a] == threshold;
+    }
+    std::vector<double> weight(now_.classes, 0.0), filled(count, 0.0);
+    for (int k : live_) weight[class_of_[k]] += static_cast<double>(p_.multipliers_[k]) + 1e-3;
+    double low = 1e300, high = 0;
+    for (size_t a = 0; a < count; a++) {
+        for (size_t c = 0; c < weight.size(); c++) filled[a] += weight[c] * static_cast<double>(now_.memory[a * weight.size() + c]);
+        low = std::min(low, filled[a]);
+        high = std::max(high, filled[a]);
+    }
+    std::vector<size_t> best(width_ / 2, count);
+    for (size_t a = 0; a < count; a++) {
+        if (keep[a]) continue;
+        auto at = static_cast<size_t>((filled[a] - low) / (high - low + 1) * static_cast<double>(best.size()));
+        size_t &other = best[std::min(at, best.size() - 1)];
+        if (other == count || now_.promise[a] < now_.promise[other]) other = a;
+    }
+    for (size_t a : best)
+        if (a < count) keep[a] = 1;
     LabelTable kept;
     kept.clear(now_.classes);
     std::vector<int> all(now_.classes);
@@ -329,27 +406,37 @@ bool LabelRun::narrow() {
     for (const LabelState &state : states_) {
         LabelState next{state.bits, static_cast<int>(kept.size()), 0};
         for (int a = state.begin; a < state.end; a++) {
-            if (now_.bound[a] > threshold || (now_.bound[a] == threshold && equals == 0)) continue;
-            if (now_.bound[a] == threshold) equals--;
-            kept.copy(now_, static_cast<size_t>(a), all);
+            auto label = static_cast<size_t>(a);
+            if (keep[label])
+                kept.copy(now_, label, all);
+            else
+                lost_ = std::min(lost_, now_.promise[label]);
         }
         next.end = static_cast<int>(kept.size());
         if (next.end > next.begin) states.push_back(next);
     }
-    result_.lost = std::min(result_.lost, threshold);
     result_.end = LabelEnd::cut;
-    p_.work_.used += count * 8;
+    p_.work_.used += count * (12 + weight.size());
     std::swap(now_, kept);
     states_.swap(states);
     return true;
 }
 
+// What is known when the labels become too many: that nothing is better than the most promising one.
+void LabelRun::stop() {
+    result_.end = LabelEnd::too_many;
+    result_.bound = lost_;
+    for (int64_t bound : now_.promise) result_.bound = std::min(result_.bound, bound);
+}
+
 // The cheapest label at the end, turned back into a plan and checked against all slots.
 void LabelRun::finish() {
+    result_.bound = lost_;
     if (now_.size() == 0) return;
     size_t best = 0;
     for (size_t a = 1; a < now_.size(); a++)
         if (now_.time[a] < now_.time[best]) best = a;
+    result_.bound = std::min(result_.bound, now_.time[best] << kShift);
     Choice choice = p_.fixed_;
     auto a = static_cast<uint32_t>(best);
     for (int j = steps_ - 1; j >= 0; j--) {
@@ -376,7 +463,7 @@ LabelResult LabelRun::run() {
     for (int j = 0; j < steps_; j++) {
         expand(j);
         if (overflow_) {
-            result_.end = LabelEnd::too_many;
+            stop();
             return result_;
         }
         close_classes(j);
@@ -384,7 +471,7 @@ LabelResult LabelRun::run() {
         p_.counters_.labels += now_.size();
         across_states();
         if (!narrow() || p_.work_.spent()) {
-            result_.end = LabelEnd::too_many;
+            stop();
             return result_;
         }
         parents_[j] = now_.parent;

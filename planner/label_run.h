@@ -14,13 +14,14 @@ struct LabelState {
 // Columns, because a step reads a few of them for very many labels.
 struct LabelTable {
     int classes = 0;
-    std::vector<int64_t> bound, time, memory;  // memory: per label and class
+    std::vector<int64_t> bound, promise, time, memory;  // promise: the bound and what must stay free in vain; memory: per label and class
     std::vector<uint32_t> parent;
     std::vector<uint8_t> option;
     size_t size() const { return bound.size(); }
     void clear(int count) {
         classes = count;
         bound.clear();
+        promise.clear();
         time.clear();
         memory.clear();
         parent.clear();
@@ -28,6 +29,7 @@ struct LabelTable {
     }
     void copy(const LabelTable &from, size_t label, const std::vector<int> &source) {
         bound.push_back(from.bound[label]);
+        promise.push_back(from.promise[label]);
         time.push_back(from.time[label]);
         parent.push_back(from.parent[label]);
         option.push_back(from.option[label]);
@@ -60,14 +62,17 @@ class LabelRun {
     bool effect(const LabelItem &item, int option, const Bits &bits, Effect &out) const;
     void expand(int step);
     void close_classes(int step);
+    void forget(int fine_class, int64_t pages, int64_t multiplier);
     void merge();
     void merge_state(const std::vector<Run> &runs, size_t first, size_t last);
     void sort_by_memory(std::vector<int> &labels);
     void drop_dominated(std::vector<int> &labels);
+    void drop_dominated_by_blocks(std::vector<int> &labels);
     void across_states();
     void list_alive();
     bool catch_up(const LabelState &from, const LabelState &to, int64_t &time, std::vector<int64_t> &memory) const;
     bool narrow();
+    void stop();
     void finish();
 
     LabelProgram &p_;
@@ -75,6 +80,7 @@ class LabelRun {
     bool strict_;
     int steps_;
     bool overflow_ = false;
+    int64_t lost_ = INT64_MAX;  // least bound of a dropped label
     LabelResult result_;
     int64_t cutoff_ = 0;
     std::vector<std::vector<int64_t>> least_, most_;      // per step and active slot: what the items from there on add
@@ -85,12 +91,16 @@ class LabelRun {
     std::vector<int> live_, class_of_;  // active slots not over yet; per slot its class
     // The step at hand.
     int step_ = 0;
-    std::vector<int> fine_, representative_;         // per slot its class after this item; per fine class a slot
-    std::vector<int64_t> limit_, highest_;           // per fine class
+    std::vector<int> fine_, representative_;  // per slot its class after this item; per fine class a slot
+    std::vector<int64_t> limit_, highest_;    // per fine class
+    // Per fine class and slot that the items to come cannot fill alone: the pages that are to be filled before, and the multiplier. In
+    // plans that leave them free the bound counts on memory that does not exist.
+    std::vector<std::vector<std::pair<int64_t, int64_t>>> wanted_;
     std::vector<int64_t> own_share_, later_shares_;  // per group of the item
     std::vector<std::vector<uint8_t>> in_group_;     // per group of the item, per fine class
     std::vector<int> kept_classes_;                  // fine classes that go on
     std::vector<int> scratch_, scratch2_;
+    std::vector<int64_t> rows_, block_least_, super_least_;  // per label, block of labels and block of blocks: memory per kept class
     // Looking across states.
     struct AliveGroup {
         int64_t capture;

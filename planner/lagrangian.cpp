@@ -151,40 +151,49 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
     }
 }
 
+int64_t Lagrangian::alone(int window, int m, int place) const {
+    const CoreInstance &it = core_.instances[core_.readers[core_.windows[window].reader_begin + place]];
+    const CoreCost &c = core_.cost(window, m, place);
+    int64_t cost = (c.time << kShift) + c.pages * price(it.replay_begin, it.replay_end);
+    const int *offset = &core_.reader_offsets[core_.mechanism(window, m).reader_use_begin + place];
+    for (int u = offset[0]; u < offset[1]; u++) {
+        const ReaderUse &use = core_.reader_uses[u];
+        const CoreElement &element = core_.elements[use.element];
+        cost += (element.capture << kShift) + (use.begin < use.end ? element.pages * price(use.begin, use.end) : 0);
+    }
+    return cost;
+}
+
+// The relaxed plan, and by how much it exceeds the budget. Of every window only the mechanism counts that is cheapest for the relaxed plan:
+// payments go to the elements of all mechanisms at a time, but no plan has them all.
 void Lagrangian::finish(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out) {
     int n = count();
     out.excess.assign(n + 1, 0.0);
     out.replay.assign(core_.instances.size(), 0);
+    for (int i = 0; i < core_.size(); i++) out.replay[i] = fixing.choice[i] == 1 || (fixing.choice[i] < 0 && out.reduced[i] < 0);
+    cheapest(fixing, out);
     auto add = [&](int begin, int end, double pages) {
         out.excess[index_[begin]] += pages;
         out.excess[index_[end]] -= pages;
     };
     for (int i = 0; i < core_.size(); i++) {
         const CoreInstance &it = core_.instances[i];
-        bool replay = fixing.choice[i] == 1 || (fixing.choice[i] < 0 && out.reduced[i] < 0);
-        if (!replay) {
+        if (!out.replay[i]) {
             add(it.forward_end, it.replay_end, static_cast<double>(it.keep));
             continue;
         }
         out.bound += out.reduced[i];
-        out.replay[i] = 1;
-        int64_t running = price(it.replay_begin, it.replay_end), pages = it.transient;
+        int64_t pages = it.transient;
         for (int z = it.window_begin; z < it.window_end; z++) {
             auto [w, k] = core_.windows_of[z];
-            int64_t least = INT64_MAX, least_pages = 0;
-            for (uint32_t set = fixing.mechanisms[w]; set; set &= set - 1) {
-                const CoreCost &c = core_.cost(w, __builtin_ctz(set), k);
-                int64_t cost = (c.time << kShift) + c.pages * running;
-                if (cost < least) least = cost, least_pages = c.pages;
-            }
-            pages += least_pages;
+            pages += core_.cost(w, out.mechanism[w], k).pages;
         }
         add(it.replay_begin, it.replay_end, static_cast<double>(pages));
     }
     for (int k = 0; k < n; k++) out.excess[k + 1] += out.excess[k];
     for (size_t e = 0; e < core_.elements.size(); e++) {
         const CoreElement &element = core_.elements[e];
-        if (!(fixing.mechanisms[element.window] >> element.mechanism & 1)) continue;
+        if (out.mechanism[element.window] != element.mechanism) continue;
         int first = pot_offset_[e] - ranges_[e].first;
         for (int k = ranges_[e].first; k < ranges_[e].second; k++) {
             int64_t full = element.pages * multipliers[k];
@@ -225,9 +234,9 @@ void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing 
     finish(multipliers, fixing, out);
 }
 
-void Lagrangian::cheapest(const std::vector<int64_t> &multipliers, const std::vector<uint8_t> &replay, const Fixing &fixing,
-                          std::vector<uint8_t> &mechanism) {
-    prices(multipliers);
+void Lagrangian::cheapest(const Fixing &fixing, Relaxed &out) {
+    const std::vector<uint8_t> &replay = out.replay;
+    std::vector<uint8_t> &mechanism = out.mechanism;
     mechanism.assign(core_.windows.size(), 0);
     for (int w = 0; w < core_.window_count(); w++) {
         const CoreWindow &window = core_.windows[w];

@@ -19,7 +19,7 @@ struct Share {
 struct Relaxed {
     int64_t bound = 0;             // scaled
     std::vector<int64_t> reduced;  // per instance: what replaying it would add to the bound (scaled); negative: it is replayed
-    std::vector<uint8_t> replay;
+    std::vector<uint8_t> replay, mechanism;
     std::vector<double> excess;  // per active slot: memory of the relaxed plan over the budget; a subgradient
     std::vector<int64_t> level;  // per reader place (CoreWindow::reader_begin + place): what it pays for the window (scaled)
     std::vector<Share> shares;   // only when asked for
@@ -52,9 +52,8 @@ class Lagrangian {
     void set_variant(int variant) { variant_ = variant; }
     int variant() const { return variant_; }
 
-    // For given replays, per window the allowed mechanism that is cheapest at these multipliers.
-    void cheapest(const std::vector<int64_t> &multipliers, const std::vector<uint8_t> &replay, const Fixing &fixing,
-                  std::vector<uint8_t> &mechanism);
+    // What the window's reader at `place` would pay for its mechanism m if nobody shared it, at the multipliers of the last evaluation.
+    int64_t alone(int window, int m, int place) const;
 
     // Multipliers above this could overflow the sums.
     int64_t largest_total() const { return largest_total_; }
@@ -64,6 +63,8 @@ class Lagrangian {
     void prices(const std::vector<int64_t> &multipliers);
     void start(const Fixing &fixing, Relaxed &out);
     void raise(int instance, bool must, int64_t want, const Fixing &fixing, Relaxed &out, bool keep_shares);
+    // For the relaxed plan's replays, per window the allowed mechanism that is cheapest.
+    void cheapest(const Fixing &fixing, Relaxed &out);
     void finish(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out);
 
     const Core &core_;

@@ -83,11 +83,46 @@ int fix_by_reduced_cost(const Relaxed &relaxed, int64_t cutoff, Fixing &fixing) 
     return fixed;
 }
 
-int probe_mechanisms(Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing) {
+namespace {
+
+// How many instances may be replayed with the window's mechanism, and the place of the last of them.
+std::pair<int, int> users(const Core &core, int w, const Fixing &fixing) {
+    int count = 0, place = -1;
+    for (int k = 0; k < core.windows[w].size(); k++)
+        if (fixing.choice[core.readers[core.windows[w].reader_begin + k]] != 0) count++, place = k;
+    return {count, place};
+}
+
+}  // namespace
+
+int drop_private_mechanisms(const Core &core, const Lagrangian &lagrangian, const Relaxed &relaxed, int64_t cutoff, Fixing &fixing) {
+    int dropped = 0;
+    for (int w = 0; w < core.window_count(); w++) {
+        if (decided(fixing.mechanisms[w])) continue;
+        auto [count, place] = users(core, w, fixing);
+        if (count != 1) continue;
+        int i = core.readers[core.windows[w].reader_begin + place];
+        int64_t without = relaxed.bound + (fixing.choice[i] < 0 ? std::max<int64_t>(0, relaxed.reduced[i]) : 0);
+        int64_t paid = relaxed.level[core.windows[w].reader_begin + place], least = INT64_MAX;
+        uint32_t left = 0, cheapest = 0;
+        for (uint32_t set = fixing.mechanisms[w]; set; set &= set - 1) {
+            uint32_t one = set & -set;
+            int64_t cost = lagrangian.alone(w, __builtin_ctz(set), place);
+            if (cost < least) least = cost, cheapest = one;
+            if (without + cost - paid <= cutoff) left |= one;
+        }
+        left |= cheapest;
+        dropped += __builtin_popcount(fixing.mechanisms[w] & ~left);
+        fixing.mechanisms[w] = left;
+    }
+    return dropped;
+}
+
+int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing) {
     int dropped = 0;
     Relaxed probe;
-    for (size_t w = 0; w < fixing.mechanisms.size(); w++) {
-        if (decided(fixing.mechanisms[w])) continue;
+    for (int w = 0; w < core.window_count(); w++) {
+        if (decided(fixing.mechanisms[w]) || users(core, w, fixing).first < 2) continue;
         uint32_t all = fixing.mechanisms[w], left = all;
         for (uint32_t set = all; set && !decided(left); set &= set - 1) {
             uint32_t one = set & -set;

@@ -16,7 +16,11 @@ int drop_dominated_mechanisms(const Core &core, Fixing &fixing);
 // Fixes instances whose other decision would lift the bound above the cut-off. Returns how many.
 int fix_by_reduced_cost(const Relaxed &relaxed, int64_t cutoff, Fixing &fixing);
 
-// Drops mechanisms with which the bound lies above the cut-off. Returns how many.
-int probe_mechanisms(Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing);
+// Of windows that one instance alone can use, drops the mechanisms with which its replay would lift the bound above the cut-off: nobody
+// else pays there, so that no evaluation is needed. Returns how many.
+int drop_private_mechanisms(const Core &core, const Lagrangian &lagrangian, const Relaxed &relaxed, int64_t cutoff, Fixing &fixing);
+
+// Of shared windows, drops the mechanisms with which the bound lies above the cut-off. Returns how many.
+int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing);
 
 }  // namespace reprise::planner

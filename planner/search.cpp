@@ -75,7 +75,8 @@ LabelResult Search::label(const std::vector<int64_t> &multipliers, const Fixing 
 bool Search::reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed) {
     for (int round = 0; round < 6 && !work_.spent(); round++) {
         int fixed = fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
-        fixed += probe_mechanisms(lagrangian_, multipliers, incumbent_.cutoff(), fixing);
+        fixed += drop_private_mechanisms(core_, lagrangian_, relaxed, incumbent_.cutoff(), fixing);
+        fixed += probe_mechanisms(core_, lagrangian_, multipliers, incumbent_.cutoff(), fixing);
         if (fixed == 0) return false;
         ascend(multipliers, fixing, 25, false, 1.0, relaxed);
         if (refuted(relaxed)) return true;
@@ -101,9 +102,10 @@ void Search::drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fi
 
 // Rounds 0 and 1 only look for plans.
 Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int first_round, int last_round,
-                              size_t width) {
+                              size_t width, int64_t &bound) {
     for (int round = first_round; round < last_round; round++) {
         LabelResult result = label(multipliers, fixing, relaxed, round == 0 ? kFirstBeam : round == 1 ? kSecondBeam : width, false);
+        bound = std::max(bound, std::min(result.bound, incumbent_.cutoff() + 1));
         if (result.end == LabelEnd::complete && result.violated.empty()) return Outcome::closed;
         if (work_.spent()) return Outcome::stopped;
         if (incumbent_.enough()) return Outcome::closed;
@@ -118,9 +120,10 @@ Search::Outcome Search::beams(std::vector<int64_t> &multipliers, Fixing &fixing,
     return Outcome::open;
 }
 
-Search::Outcome Search::programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed) {
+Search::Outcome Search::programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
     for (int round = 0; round < 50; round++) {
         LabelResult result = label(multipliers, fixing, relaxed, kStrict, true);
+        bound = std::max(bound, std::min(result.bound, incumbent_.cutoff() + 1));
         if (work_.spent()) return Outcome::stopped;
         if (incumbent_.enough()) return Outcome::closed;
         if (result.end != LabelEnd::complete) return Outcome::open;
@@ -196,7 +199,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
     bound = std::max(bound, relaxed.bound);
     if (work_.spent()) return Outcome::stopped;
     drop_idle_slots(multipliers, fixing, relaxed);
-    Outcome outcome = beams(multipliers, fixing, relaxed, 0, 2, kBeam);
+    Outcome outcome = beams(multipliers, fixing, relaxed, 0, 2, kBeam, bound);
     bound = std::max(bound, relaxed.bound);
     if (outcome != Outcome::open) return outcome;
     return Outcome::open;
@@ -214,7 +217,7 @@ Search::Outcome Search::refine(std::vector<int64_t> &multipliers, Fixing &fixing
     ascend(multipliers, fixing, 60, false, 0.25, relaxed);
     bound = std::max(bound, relaxed.bound);
     if (refuted(relaxed) || reduce(multipliers, fixing, relaxed)) return Outcome::closed;
-    Outcome outcome = programs(multipliers, fixing, relaxed);
+    Outcome outcome = programs(multipliers, fixing, relaxed, bound);
     bound = std::max(bound, relaxed.bound);
     return outcome;
 }
@@ -237,10 +240,10 @@ void Search::node(Multipliers start, Fixing fixing, int64_t known_bound, int dep
         bound = std::max(bound, relaxed.bound);
         if (refuted(relaxed) || reduce(multipliers, fixing, relaxed)) return;
         bound = std::max(bound, relaxed.bound);
-        outcome = work_.spent() ? Outcome::stopped : beams(multipliers, fixing, relaxed, 2, 12, depth == 0 ? kBeam : kInnerBeam);
+        outcome = work_.spent() ? Outcome::stopped : beams(multipliers, fixing, relaxed, 2, 12, depth == 0 ? kBeam : kInnerBeam, bound);
     }
     bound = std::max(bound, relaxed.bound);
-    if (outcome == Outcome::open) outcome = programs(multipliers, fixing, relaxed);
+    if (outcome == Outcome::open) outcome = programs(multipliers, fixing, relaxed, bound);
     bound = std::max(bound, relaxed.bound);
     if (outcome == Outcome::open && depth == 0) outcome = refine(multipliers, fixing, relaxed, bound);
     if (outcome == Outcome::closed) return;

@@ -39,8 +39,7 @@ class Search {
     // ascent.cpp
     int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
     void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
-    bool grow_from_plan(const std::vector<int64_t> &at, const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best,
-                        const Relaxed &relaxed, bool repair);
+    bool grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed, bool repair);
 
     // improve.cpp
     struct Part {
@@ -55,10 +54,11 @@ class Search {
     bool reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
     void drop_idle_slots(std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
     enum class Outcome : uint8_t { closed, open, stopped };
-    Outcome beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int first_round, int last_round, size_t width);
+    Outcome beams(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int first_round, int last_round, size_t width,
+                  int64_t &bound);
     Outcome root(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound);
     Outcome refine(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound);
-    Outcome programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed);
+    Outcome programs(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound);
     void branch(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, int64_t bound, int depth);
     // How far the bound is from the best plan, as a part of its time.
     double gap(int64_t bound) const {
