@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/bundle.h"
 #include "planner/search.h"
 
 namespace reprise::planner {
@@ -11,9 +12,33 @@ namespace {
 
 constexpr int kMostSlots = 200;  // active at a time
 constexpr double kScale = 1 << kShift;
+constexpr double kMix = 0.15, kAverageSlack = 2e-5;  // of the relaxed plans' average
+constexpr int kLeastAveraged = 12;
+constexpr int kMostLengthened = 12;   // times the bundle method's step is
 constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound says nothing yet
 
 }  // namespace
+
+// Mixes the relaxed plan into a running average of those of late, and returns the slots that the average exceeds. At good multipliers one
+// relaxed plan exceeds the active slots and the next one none; only their average shows which others would be too full.
+std::vector<int> Search::exceeded_on_average() {
+    auto slots = static_cast<size_t>(core_.slots);
+    if (averaged_++ == 0) average_.assign(plan_.memory().begin(), plan_.memory().begin() + core_.slots);
+    std::vector<int> out;
+    auto limit = static_cast<double>(budget_) * (1 + kAverageSlack);
+    int worst = -1;
+    for (size_t t = 0; t <= slots; t++) {
+        if (t < slots) average_[t] += kMix * (static_cast<double>(plan_.memory()[t]) - average_[t]);
+        if (t < slots && average_[t] > limit) {
+            if (worst < 0 || average_[t] > average_[static_cast<size_t>(worst)]) worst = static_cast<int>(t);
+        } else if (worst >= 0) {
+            out.push_back(worst);
+            worst = -1;
+        }
+    }
+    if (averaged_ < kLeastAveraged) out.clear();
+    return out;
+}
 
 // Evaluates the relaxed plan in all slots; makes slots active that it exceeds. true: some were added, and the vectors fit the new set.
 bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed,
@@ -23,8 +48,14 @@ bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, st
     work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
     incumbent_.offer(plan_);
     std::vector<int> fresh;
-    for (int slot : plan_.violated(budget_))
-        if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
+    auto take = [&](const std::vector<int> &slots) {
+        for (int slot : slots)
+            if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
+    };
+    take(plan_.violated(budget_));
+    std::vector<int> on_average = exceeded_on_average();
+    if (fresh.empty()) take(on_average);
+    if (!fresh.empty()) averaged_ = 0;
     if (!fresh.empty() && lagrangian_.count() < kMostSlots) {
         std::stable_sort(fresh.begin(), fresh.end(), [&](int a, int b) { return plan_.memory()[a] > plan_.memory()[b]; });
         if (fresh.size() > 4) fresh.resize(4);
@@ -63,6 +94,7 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
     std::vector<int64_t> best = multipliers, at = multipliers;
     int64_t best_bound = INT64_MIN;
     int bad = 0;
+    averaged_ = 0;
     Relaxed relaxed;
     auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
@@ -119,6 +151,78 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
         }
         double length = step_size * std::max(target - bound, kScale) / norm;
         for (size_t k = 0; k < count; k++) point[k] = std::max(0.0, point[k] + length * direction[k]);
+    }
+    multipliers = best;
+    lagrangian_.evaluate(multipliers, fixing, out, true);
+    counters_.evaluations++;
+    counters_.most_events = std::max(counters_.most_events, static_cast<uint32_t>(lagrangian_.count()));
+    return out.bound;
+}
+
+// The same by a bundle method: fewer but dearer steps, for multipliers near the best.
+int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out) {
+    Bundle bundle;
+    Relaxed relaxed;
+    std::vector<int64_t> best = multipliers, at = multipliers;
+    std::vector<double> point(multipliers.begin(), multipliers.end());
+    int64_t best_bound = INT64_MIN;
+    double length = 0, promised = 0;
+    int missed = 0, lengthened = 0;
+    bool fresh = true;
+    averaged_ = 0;
+    auto most = static_cast<double>(lagrangian_.largest_total());
+    for (int step = 0; step < steps && !work_.spent(); step++) {
+        double total = 0;
+        for (double p : point) total += p;
+        if (total > most)
+            for (double &p : point) p *= most / total;
+        at.assign(point.size(), 0);
+        for (size_t k = 0; k < point.size(); k++) at[k] = static_cast<int64_t>(point[k]);
+        lagrangian_.evaluate(at, fixing, relaxed);
+        counters_.evaluations++;
+        bool better = fresh || relaxed.bound > best_bound;
+        auto value = static_cast<double>(relaxed.bound);
+        std::vector<double> slope(relaxed.excess.begin(), relaxed.excess.begin() + lagrangian_.count());
+        if (fresh) bundle.restart(point, value);
+        bool misleading = !bundle.add(point, value, slope);
+        if (better) {
+            best_bound = relaxed.bound;
+            best = at;
+        }
+        if (best_bound > incumbent_.cutoff()) break;
+        if (grow && step % 2 == 0) {
+            if (grow_from_plan(fixing, point, best, relaxed, step % 40 == 10)) {
+                for (size_t k = 0; k < point.size(); k++) point[k] = static_cast<double>(best[k]);
+                fresh = true;
+                continue;
+            }
+            if (incumbent_.enough()) break;
+        }
+        double norm = 0;
+        for (size_t k = 0; k < slope.size(); k++) norm += point[k] <= 0 && slope[k] < 0 ? 0 : slope[k] * slope[k];
+        if (fresh && length == 0) {
+            if (norm < 1e-9) break;
+            // As far as would close a hundredth of the gap, were the function a plane.
+            double target = incumbent_.found() && !incumbent_.feasibility() ? static_cast<double>(incumbent_.time()) * kScale : value * 1.1;
+            length = 0.05 * std::max(target - value, kScale) / norm;
+        }
+        if (!fresh) {
+            if (better && value - bundle.value() > 0.1 * promised) {
+                if (value - bundle.value() > 0.6 * promised) length *= 2;
+                bundle.move_center(point, value);
+                missed = 0;
+            } else if (++missed % 4 == 0 || misleading) {
+                length *= misleading ? 0.4 : 0.6;
+            }
+        }
+        fresh = false;
+        // On a ridge both sides' planes cancel out, and what is left asks for a far longer step; too long a one is hard to solve for.
+        double least = 2e-5 * std::abs(bundle.value());
+        promised = bundle.propose(length, point);
+        for (; promised < least && lengthened < kMostLengthened; lengthened++)
+            promised = bundle.propose(length *= promised < 0 ? 0.2 : 6, point);
+        work_.used += bundle.take_work();
+        if (promised < least) break;
     }
     multipliers = best;
     lagrangian_.evaluate(multipliers, fixing, out, true);

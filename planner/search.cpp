@@ -180,18 +180,17 @@ void Search::branch(const std::vector<int64_t> &multipliers, const Fixing &fixin
     }
 }
 
-// The root: multipliers, first plans, and, where these do not close it, better multipliers by starting again from other step sizes: a bad
-// start is the most frequent reason of a bad bound.
+// The root: multipliers, first plans, and, where these do not close it, better multipliers by the bundle method, twice: the
+// better inner variant may be another one afterwards.
 Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
     bool warm = !warm_.empty();
     ascend(multipliers, fixing, warm ? 40 : 200, true, warm ? 0.25 : 1.0, relaxed);
-    auto again = [&](double step_size) {
-        if (gap(relaxed.bound) < 0.004 || incumbent_.feasibility() || warm || work_.spent()) return;
+    for (int steps : {100, 60}) {
+        if (gap(relaxed.bound) < 0.004 || incumbent_.feasibility() || warm || work_.spent()) break;
         pick_variant(multipliers, fixing, relaxed);
-        ascend(multipliers, fixing, 120, true, step_size, relaxed);
+        climb(multipliers, fixing, steps, true, relaxed);
         bound = std::max(bound, relaxed.bound);
-    };
-    for (double step_size : {0.25, 0.06, 0.5}) again(step_size);
+    }
     for (int k = 0; k < lagrangian_.count(); k++)
         if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
     bound = std::max(bound, relaxed.bound);

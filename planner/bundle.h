@@ -1,0 +1,46 @@
+// A proximal bundle method's memory: values and subgradients of a concave function at the points where it was evaluated, and from them the
+// next point. Where the bound has a ridge (segments whose times are in proportion to their memory) a subgradient method jumps from one side
+// to the other for ever; the planes of both sides together show its direction. Plain floating point, a fixed number of steps: it only
+// chooses where to look.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace reprise::planner {
+
+class Bundle {
+  public:
+    // Forgets everything; `center` is where the function has `value`.
+    void restart(const std::vector<double> &center, double value);
+    // The function has this value and this slope at `point`. false: it cannot, having the center's value there: the slope is not quite
+    // right.
+    bool add(const std::vector<double> &point, double value, const std::vector<double> &slope);
+    // `point`, where the function has `value`, is the best one known.
+    void move_center(const std::vector<double> &point, double value);
+    // Where all planes promise most within a step of about `step` (time / memory squared); no coordinate is negative. Returns by how much
+    // more than at the center they promise.
+    double propose(double step, std::vector<double> &point);
+
+    const std::vector<double> &center() const { return center_; }
+    double value() const { return value_; }
+    // Steps of work since the last call.
+    uint64_t take_work();
+
+  private:
+    void solve(double step);
+    void share_out(double step);
+    size_t planes() const { return error_.size(); }
+    double product(const std::vector<double> &a, const std::vector<double> &b);
+
+    std::vector<double> center_;
+    double value_ = 0;
+    std::vector<std::vector<double>> slope_, gram_;
+    std::vector<double> error_, share_;  // per plane: how far it lies above the center's value; its part of the next direction
+    std::vector<double> pull_;           // per coordinate: the planes' direction
+    std::vector<uint8_t> zero_;          // coordinates that the step would make negative
+    uint64_t work_ = 0;
+};
+
+}  // namespace reprise::planner
