@@ -131,8 +131,7 @@ void LabelProgram::choose_order(bool strict) {
         auto distance = [&](int j) { return items_[j].instance < 0 ? int64_t{0} : std::abs(reduced_[items_[j].instance]); };
         std::stable_sort(rest.begin(), rest.end(), [&](int a, int b) { return distance(a) > distance(b); });
         order.insert(order.end(), rest.begin(), rest.end());
-        double bonus = slots_ <= 4 ? 1.0 : 0.0;
-        if (strain(order) < strain(by_time) + bonus) order_ = order;
+        if (strain(order) < strain(by_time)) order_ = order;
         work_.used += static_cast<uint64_t>(count) * static_cast<uint64_t>(slots_) * 16 + clusters.size() * clusters.size() * 2;
     }
     position_.assign(count, 0);
