@@ -12,31 +12,29 @@ namespace {
 
 constexpr int kMostSlots = 200;  // active at a time
 constexpr double kScale = 1 << kShift;
-constexpr double kMix = 0.15, kAverageSlack = 2e-5;  // of the relaxed plans' average
-constexpr int kLeastAveraged = 12;
+constexpr double kUsageSlack = 2e-5;
+constexpr size_t kMostFresh = 4;      // slots made active at a time
 constexpr int kMostLengthened = 12;   // times the bundle method's step is
 constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound says nothing yet
 
 }  // namespace
 
-// Mixes the relaxed plan into a running average of those of late, and returns the slots that the average exceeds. At good multipliers one
-// relaxed plan exceeds the active slots and the next one none; only their average shows which others would be too full.
-std::vector<int> Search::exceeded_on_average() {
-    auto slots = static_cast<size_t>(core_.slots);
-    if (averaged_++ == 0) average_.assign(plan_.memory().begin(), plan_.memory().begin() + core_.slots);
+// Slots that are not active and that the mix of relaxed plans exceeds which the bundle method ended with: at good multipliers one plan
+// exceeds the active slots and the next one none, and only together they show which others would be too full.
+std::vector<int> Search::exceeded(const std::vector<double> &usage) const {
     std::vector<int> out;
-    auto limit = static_cast<double>(budget_) * (1 + kAverageSlack);
+    auto limit = static_cast<double>(budget_) * (1 + kUsageSlack);
     int worst = -1;
-    for (size_t t = 0; t <= slots; t++) {
-        if (t < slots) average_[t] += kMix * (static_cast<double>(plan_.memory()[t]) - average_[t]);
-        if (t < slots && average_[t] > limit) {
-            if (worst < 0 || average_[t] > average_[static_cast<size_t>(worst)]) worst = static_cast<int>(t);
+    for (int t = 0; t <= core_.slots; t++) {
+        if (t < core_.slots && usage[t] > limit) {
+            if (worst < 0 || usage[t] > usage[worst]) worst = t;
         } else if (worst >= 0) {
-            out.push_back(worst);
+            if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), worst)) out.push_back(worst);
             worst = -1;
         }
     }
-    if (averaged_ < kLeastAveraged) out.clear();
+    std::stable_sort(out.begin(), out.end(), [&](int x, int y) { return usage[x] > usage[y]; });
+    if (out.size() > kMostFresh) out.resize(kMostFresh);
     return out;
 }
 
@@ -48,17 +46,11 @@ bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, st
     work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
     incumbent_.offer(plan_);
     std::vector<int> fresh;
-    auto take = [&](const std::vector<int> &slots) {
-        for (int slot : slots)
-            if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
-    };
-    take(plan_.violated(budget_));
-    std::vector<int> on_average = exceeded_on_average();
-    if (fresh.empty()) take(on_average);
-    if (!fresh.empty()) averaged_ = 0;
+    for (int slot : plan_.violated(budget_))
+        if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
     if (!fresh.empty() && lagrangian_.count() < kMostSlots) {
         std::stable_sort(fresh.begin(), fresh.end(), [&](int a, int b) { return plan_.memory()[a] > plan_.memory()[b]; });
-        if (fresh.size() > 4) fresh.resize(4);
+        if (fresh.size() > kMostFresh) fresh.resize(kMostFresh);
         std::vector<int> old = lagrangian_.slots();
         std::vector<double> old_point = point;
         std::vector<int64_t> values = best;
@@ -94,7 +86,6 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
     std::vector<int64_t> best = multipliers, at = multipliers;
     int64_t best_bound = INT64_MIN;
     int bad = 0;
-    averaged_ = 0;
     Relaxed relaxed;
     auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
@@ -169,7 +160,6 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
     double length = 0, promised = 0;
     int missed = 0, lengthened = 0;
     bool fresh = true;
-    averaged_ = 0;
     auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
         double total = 0;
@@ -184,20 +174,19 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         auto value = static_cast<double>(relaxed.bound);
         std::vector<double> slope(relaxed.excess.begin(), relaxed.excess.begin() + lagrangian_.count());
         if (fresh) bundle.restart(point, value);
-        bool misleading = !bundle.add(point, value, slope);
+        if (grow) {
+            plan_.set(Choice{relaxed.replay, relaxed.mechanism});
+            work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
+            incumbent_.offer(plan_);
+        }
+        bool misleading = !bundle.add(point, value, slope, plan_.memory());
         if (better) {
             best_bound = relaxed.bound;
             best = at;
         }
         if (best_bound > incumbent_.cutoff()) break;
-        if (grow && step % 2 == 0) {
-            if (grow_from_plan(fixing, point, best, relaxed, step % 40 == 10)) {
-                for (size_t k = 0; k < point.size(); k++) point[k] = static_cast<double>(best[k]);
-                fresh = true;
-                continue;
-            }
-            if (incumbent_.enough()) break;
-        }
+        if (grow && step % 20 == 10) incumbent_.repair(plan_, relaxed.reduced, fixing);
+        if (incumbent_.enough()) break;
         double norm = 0;
         for (size_t k = 0; k < slope.size(); k++) norm += point[k] <= 0 && slope[k] < 0 ? 0 : slope[k] * slope[k];
         if (fresh && length == 0) {
@@ -222,7 +211,14 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         for (; promised < least && lengthened < kMostLengthened; lengthened++)
             promised = bundle.propose(length *= promised < 0 ? 0.2 : 6, point);
         work_.used += bundle.take_work();
-        if (promised < least) break;
+        if (promised >= least) continue;
+        std::vector<int> more;
+        if (grow && lagrangian_.count() < kMostSlots) more = exceeded(bundle.usage());
+        if (more.empty()) break;
+        activate(more, best);
+        point.assign(best.begin(), best.end());
+        fresh = true;
+        lengthened = 0;
     }
     multipliers = best;
     lagrangian_.evaluate(multipliers, fixing, out, true);

@@ -29,12 +29,13 @@ void Bundle::restart(const std::vector<double> &center, double value) {
     center_ = center;
     value_ = value;
     slope_.clear();
+    usage_.clear();
     gram_.clear();
     error_.clear();
     share_.clear();
 }
 
-bool Bundle::add(const std::vector<double> &point, double value, const std::vector<double> &slope) {
+bool Bundle::add(const std::vector<double> &point, double value, const std::vector<double> &slope, const std::vector<int64_t> &usage) {
     if (planes() == kMostPlanes) {
         // The one that contributes least, of these the highest.
         size_t worst = 0;
@@ -42,6 +43,7 @@ bool Bundle::add(const std::vector<double> &point, double value, const std::vect
             if (share_[i] != share_[worst] ? share_[i] < share_[worst] : error_[i] > error_[worst]) worst = i;
         auto at = static_cast<long>(worst);
         slope_.erase(slope_.begin() + at);
+        usage_.erase(usage_.begin() + at);
         error_.erase(error_.begin() + at);
         share_.erase(share_.begin() + at);
         gram_.erase(gram_.begin() + at);
@@ -50,6 +52,7 @@ bool Bundle::add(const std::vector<double> &point, double value, const std::vect
     double error = value - value_;
     for (size_t k = 0; k < slope.size(); k++) error += slope[k] * (center_[k] - point[k]);
     slope_.push_back(slope);
+    usage_.push_back(usage);
     // The function is not quite concave: a plane below the center's value is one of the center.
     error_.push_back(std::max(0.0, error));
     share_.push_back(0);
@@ -136,6 +139,14 @@ void Bundle::solve(double step) {
         work_ += count * size;
         if (same) break;
     }
+}
+
+std::vector<double> Bundle::usage() {
+    std::vector<double> mixed(usage_.empty() ? 0 : usage_[0].size(), 0.0);
+    for (size_t i = 0; i < planes(); i++)
+        for (size_t t = 0; share_[i] > 0 && t < mixed.size(); t++) mixed[t] += share_[i] * static_cast<double>(usage_[i][t]);
+    work_ += planes() * mixed.size();
+    return mixed;
 }
 
 double Bundle::propose(double step, std::vector<double> &point) {

@@ -14,16 +14,18 @@ class Bundle {
   public:
     // Forgets everything; `center` is where the function has `value`.
     void restart(const std::vector<double> &center, double value);
-    // The function has this value and this slope at `point`. false: it cannot, having the center's value there: the slope is not quite
-    // right.
-    bool add(const std::vector<double> &point, double value, const std::vector<double> &slope);
+    // The function has this value and this slope at `point`; `usage` is what there is to average. false: it cannot, having the center's
+    // value there: the slope is not quite right.
+    bool add(const std::vector<double> &point, double value, const std::vector<double> &slope, const std::vector<int64_t> &usage);
     // `point`, where the function has `value`, is the best one known.
     void move_center(const std::vector<double> &point, double value);
     // Where all planes promise most within a step of about `step` (time / memory squared); no coordinate is negative. Returns by how much
     // more than at the center they promise.
     double propose(double step, std::vector<double> &point);
 
-    const std::vector<double> &center() const { return center_; }
+    // The planes' usages, mixed as they were for the last proposal.
+    std::vector<double> usage();
+
     double value() const { return value_; }
     // Steps of work since the last call.
     uint64_t take_work();
@@ -37,6 +39,7 @@ class Bundle {
     std::vector<double> center_;
     double value_ = 0;
     std::vector<std::vector<double>> slope_, gram_;
+    std::vector<std::vector<int64_t>> usage_;
     std::vector<double> error_, share_;  // per plane: how far it lies above the center's value; its part of the next direction
     std::vector<double> pull_;           // per coordinate: the planes' direction
     std::vector<uint8_t> zero_;          // coordinates that the step would make negative

@@ -40,7 +40,7 @@ class Search {
     int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
     int64_t climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out);
     void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
-    std::vector<int> exceeded_on_average();
+    std::vector<int> exceeded(const std::vector<double> &usage) const;
     bool grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed, bool repair);
 
     // improve.cpp
@@ -80,8 +80,6 @@ class Search {
     Incumbent incumbent_;
     Lagrangian lagrangian_;
     Occupancy plan_;
-    std::vector<double> average_;  // memory per slot of the relaxed plans of late
-    int averaged_ = 0;
     bool complete_ = true;
     int64_t open_bound_ = INT64_MAX;  // least (scaled) bound of what was left open
     std::vector<std::pair<int, int64_t>> warm_;
