@@ -53,7 +53,7 @@ std::vector<Search::Part> Search::parts(const Relaxed &relaxed, const Fixing &fi
             instances.resize(kMostFree);
             std::sort(instances.begin(), instances.end());
         }
-        if (!instances.empty()) out.push_back({std::move(instances), std::move(windows)});
+        if (instances.size() > 1) out.push_back({std::move(instances), std::move(windows)});
     };
     auto readers = [&](int w) {
         const CoreWindow &window = core_.windows[w];

@@ -177,7 +177,7 @@ void LabelRun::expand(int step) {
                 }
             }
             if (static_cast<int>(raw_.size()) > begin) runs_.push_back({effect_of.bits, begin, static_cast<int>(raw_.size())});
-            p_.work_.used += static_cast<uint64_t>(state.end - state.begin) * (4 + classes) + 30 + 6 * (classes + item.groups.size());
+            p_.work_.used += static_cast<uint64_t>(state.end - state.begin) * (7 + 2 * classes) + 60 + 6 * (classes + item.groups.size());
         }
 }
 
@@ -243,7 +243,7 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
             stairs.emplace_hint(at, x, y);
             labels[kept++] = a;
         }
-        p_.work_.used += labels.size() * 16;
+        p_.work_.used += labels.size() * 50;
         labels.resize(kept);
     } else {
         drop_dominated_by_blocks(labels);
@@ -254,6 +254,7 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
 // too much in some class.
 void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
     constexpr size_t kBlock = 16, kSuper = kBlock * kBlock;
+    constexpr uint64_t kMostCompared = 400;  // for one label; only speed depends on it
     size_t classes = kept_classes_.size(), kept = 0;
     uint64_t compared = 0;
     rows_.clear();
@@ -267,7 +268,8 @@ void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
         return true;
     };
     auto beaten = [&] {
-        for (size_t s = (kept + kSuper - 1) / kSuper; s-- > 0;) {
+        uint64_t stop = compared + kMostCompared;
+        for (size_t s = (kept + kSuper - 1) / kSuper; s-- > 0 && compared < stop;) {
             if (!within(&super_least_[s * classes])) continue;
             for (size_t b = std::min((s + 1) * kBlock, (kept + kBlock - 1) / kBlock); b-- > s * kBlock;) {
                 if (!within(&block_least_[b * classes])) continue;
@@ -292,7 +294,7 @@ void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
         labels[kept++] = a;
     }
     labels.resize(kept);
-    p_.work_.used += compared * 2 + labels.size() * 4;
+    p_.work_.used += compared * 3 + labels.size() * 12;
 }
 
 void LabelRun::sort_by_memory(std::vector<int> &labels) {
@@ -347,7 +349,7 @@ void LabelRun::merge_state(const std::vector<Run> &runs, size_t first, size_t la
     for (int a : labels) now_.copy(raw_, static_cast<size_t>(a), kept_classes_);
     state.end = static_cast<int>(now_.size());
     states_.push_back(state);
-    p_.work_.used += labels.size() * (5 + kept_classes_.size());
+    p_.work_.used += labels.size() * (10 + kept_classes_.size());
 }
 
 void LabelRun::merge() {
