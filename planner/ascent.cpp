@@ -180,6 +180,15 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
             incumbent_.offer(plan_);
         }
         bool misleading = !bundle.add(point, value, slope, plan_.memory());
+        if (!relaxed.other_excess.empty()) {
+            if (grow) {
+                plan_.set(Choice{relaxed.other_replay, relaxed.mechanism});
+                work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
+                incumbent_.offer(plan_);
+            }
+            relaxed.other_excess.resize(slope.size());
+            misleading = !bundle.add(point, value, relaxed.other_excess, plan_.memory()) && misleading;
+        }
         if (better) {
             best_bound = relaxed.bound;
             best = at;

@@ -204,6 +204,48 @@ void Lagrangian::finish(const std::vector<int64_t> &multipliers, const Fixing &f
         }
     }
     for (int k = 0; k < n; k++) out.excess[k] -= static_cast<double>(budget_ - core_.base[slots_[k]]);
+    find_other(fixing, out);
+}
+
+void Lagrangian::find_other(const Fixing &fixing, Relaxed &out) const {
+    out.other_excess.clear();
+    auto paid = [&](int i) {
+        const CoreInstance &it = core_.instances[i];
+        for (int z = it.window_begin; z < it.window_end; z++) {
+            auto [w, k] = core_.windows_of[z];
+            const int *offset = &core_.reader_offsets[core_.mechanism(w, out.mechanism[w]).reader_use_begin + k];
+            for (int u = offset[0]; u < offset[1]; u++) {
+                const ReaderUse &use = core_.reader_uses[u];
+                int first = pot_offset_[use.element] - ranges_[use.element].first;
+                for (int y = first + index_[use.begin], end = first + index_[use.end]; y < end; y++)
+                    if (out.rest[y] > 0) return false;
+                if (out.rest[pot_offset_[use.element + 1] - 1] > 0) return false;
+            }
+        }
+        return true;
+    };
+    std::vector<double> change;
+    for (int i = 0; i < core_.size(); i++) {
+        if (fixing.choice[i] >= 0 || out.reduced[i] != 0 || !paid(i)) continue;
+        const CoreInstance &it = core_.instances[i];
+        if (change.empty()) {
+            change.assign(static_cast<size_t>(count()) + 1, 0.0);
+            out.other_replay = out.replay;
+        }
+        out.other_replay[i] = 1;
+        int64_t pages = it.transient;
+        for (int z = it.window_begin; z < it.window_end; z++) {
+            auto [w, k] = core_.windows_of[z];
+            pages += core_.cost(w, out.mechanism[w], k).pages;
+        }
+        change[index_[it.forward_end]] -= static_cast<double>(it.keep);
+        change[index_[it.replay_end]] += static_cast<double>(it.keep - pages);
+        change[index_[it.replay_begin]] += static_cast<double>(pages);
+    }
+    if (change.empty()) return;
+    out.other_excess = out.excess;
+    double sum = 0;
+    for (int k = 0; k < count(); k++) out.other_excess[k] += sum += change[k];
 }
 
 void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares) {

@@ -21,9 +21,12 @@ struct Relaxed {
     std::vector<int64_t> reduced;  // per instance: what replaying it would add to the bound (scaled); negative: it is replayed
     std::vector<uint8_t> replay, mechanism;
     std::vector<double> excess;  // per active slot: memory of the relaxed plan over the budget; a subgradient
-    std::vector<int64_t> level;  // per reader place (CoreWindow::reader_begin + place): what it pays for the window (scaled)
-    std::vector<Share> shares;   // only when asked for
-    std::vector<int64_t> rest;   // per pot: not yet paid
+    // The other end: those replayed as well that have paid all they would gain, and whose elements are all paid for. Both plans are best.
+    std::vector<uint8_t> other_replay;
+    std::vector<double> other_excess;  // empty: the same
+    std::vector<int64_t> level;        // per reader place (CoreWindow::reader_begin + place): what it pays for the window (scaled)
+    std::vector<Share> shares;         // only when asked for
+    std::vector<int64_t> rest;         // per pot: not yet paid
 };
 
 class Lagrangian {
@@ -65,6 +68,7 @@ class Lagrangian {
     void raise(int instance, bool must, int64_t want, const Fixing &fixing, Relaxed &out, bool keep_shares);
     // For the relaxed plan's replays, per window the allowed mechanism that is cheapest.
     void cheapest(const Fixing &fixing, Relaxed &out);
+    void find_other(const Fixing &fixing, Relaxed &out) const;
     void finish(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out);
 
     const Core &core_;
