@@ -65,6 +65,13 @@ static void items_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
+int reprise_py_is_items(PyObject *object) { return Py_TYPE(object) == items_type; }
+
+const reprise_scope_item *reprise_py_items_view(PyObject *object, size_t *count) {
+    *count = ((Items *)object)->count;
+    return ((Items *)object)->items;
+}
+
 static Py_ssize_t items_length(PyObject *object) { return (Py_ssize_t)((Items *)object)->count; }
 
 void reprise_py_scope_start(reprise_py_scope *scope) {
@@ -83,7 +90,7 @@ void reprise_py_scope_finish(reprise_py_scope *scope) {
     Py_CLEAR(scope->names);
 }
 
-static int reserve(reprise_py_scope *scope, size_t more) {
+int reprise_py_scope_reserve(reprise_py_scope *scope, size_t more) {
     if (scope->count + more <= scope->capacity) return 0;
     size_t capacity = (scope->count + more) * 2;
     reprise_scope_item *items = malloc(capacity * sizeof *items);
@@ -101,7 +108,7 @@ static int reserve(reprise_py_scope *scope, size_t more) {
 /* Items of a plain sequence: the names are kept in the scope until it is finished. */
 static int add_sequence(reprise_py_scope *scope, PyObject *sequence) {
     Py_ssize_t count = PySequence_Size(sequence);
-    if (count < 0 || reserve(scope, (size_t)count) < 0) return -1;
+    if (count < 0 || reprise_py_scope_reserve(scope, (size_t)count) < 0) return -1;
     if (count > 0 && scope->names == NULL && (scope->names = PyList_New(0)) == NULL) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *tuple = PySequence_GetItem(sequence, i), *name = NULL;
@@ -120,7 +127,7 @@ int reprise_py_scope_add(reprise_py_scope *scope, PyObject *object) {
     if (object == NULL || object == Py_None) return 0;
     if (Py_TYPE(object) != items_type) return add_sequence(scope, object);
     Items *items = (Items *)object;
-    if (reserve(scope, items->count) < 0) return -1;
+    if (reprise_py_scope_reserve(scope, items->count) < 0) return -1;
     memcpy(scope->items + scope->count, items->items, items->count * sizeof *items->items);
     scope->count += items->count;
     return 0;

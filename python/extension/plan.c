@@ -249,9 +249,10 @@ static int alive(const reprise_py_entry *e) {
     return same ? 0 : CHANGED;
 }
 
-static PyObject *plan_take(PyObject *object, PyObject *unused) {
+int reprise_py_is_plan(PyObject *object) { return Py_TYPE(object) == plan_type; }
+
+PyObject *reprise_py_plan_take(PyObject *object) {
     reprise_py_plan *self = (reprise_py_plan *)object;
-    (void)unused;
     reprise_py_snapshot *snapshot = reprise_py_snapshot_new(self);
     if (snapshot == NULL) return NULL;
     int state = 0;
@@ -272,6 +273,11 @@ static PyObject *plan_take(PyObject *object, PyObject *unused) {
     Py_DECREF((PyObject *)snapshot);
     if (state < 0) return NULL;
     Py_RETURN_NONE;
+}
+
+static PyObject *plan_take(PyObject *object, PyObject *unused) {
+    (void)unused;
+    return reprise_py_plan_take(object);
 }
 
 static PyMethodDef plan_methods[] = {

@@ -12,6 +12,7 @@
 
 /* engine.c: the calls of the table. */
 extern PyMethodDef reprise_py_engine_methods[];
+const reprise_engine_table *reprise_py_table(void); /* NULL: not open */
 
 /* items.c: a scope as the packed array that the engine takes. */
 extern PyType_Spec reprise_py_items_spec;
@@ -26,7 +27,10 @@ typedef struct {
 } reprise_py_scope;
 void reprise_py_scope_start(reprise_py_scope *scope);
 int reprise_py_scope_add(reprise_py_scope *scope, PyObject *object);
+int reprise_py_scope_reserve(reprise_py_scope *scope, size_t more);
 void reprise_py_scope_finish(reprise_py_scope *scope);
+int reprise_py_is_items(PyObject *object);
+const reprise_scope_item *reprise_py_items_view(PyObject *object, size_t *count);
 
 /* plan.c, snapshot.c: the structure of a scope, and what its containers held at one moment. */
 int reprise_py_plan_ready(PyObject *module);
@@ -89,6 +93,19 @@ reprise_py_snapshot *reprise_py_snapshot_new(reprise_py_plan *plan);
 int reprise_py_snapshot_open(reprise_py_snapshot *snapshot, Py_ssize_t entry, PyObject *container);
 /* Index of the first tensor whose storage is not where the plan says, -1: none, -2 with an exception set. */
 Py_ssize_t reprise_py_snapshot_moved(reprise_py_snapshot *snapshot);
+/* Does any container that is rolled back hold something else now? -1 with an exception set. */
+int reprise_py_snapshot_differs(PyObject *object);
+/* The tensors of the scope, in the plan's order; borrowed, NULL where there is none. */
+Py_ssize_t reprise_py_snapshot_tensor_count(PyObject *object);
+PyObject *reprise_py_snapshot_tensor(PyObject *object, Py_ssize_t index);
 int reprise_py_snapshot_push(reprise_py_snapshot *snapshot, PyObject *key, PyObject *value);
+
+int reprise_py_is_plan(PyObject *object);
+/* A new Snapshot, None when the structure is no longer as it was when the plan was made, or NULL with an exception set. */
+PyObject *reprise_py_plan_take(PyObject *object);
+
+/* call.c: the usual checkpoint call. */
+int reprise_py_call_ready(PyObject *module);
+PyObject *reprise_py_usual(PyObject *module, PyObject *args);
 
 #endif

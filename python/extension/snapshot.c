@@ -110,23 +110,32 @@ static int same(void *context, PyObject *key, PyObject *value) {
     return i >= c->count || c->values[2 * i] != key || c->values[2 * i + 1] != value;
 }
 
+/* 1: the container of this entry holds something else now; 0: not; -1 with an exception set. */
+static int entry_differs(const reprise_py_snapshot *self, Py_ssize_t i) {
+    const Part *part = &self->parts[i];
+    const reprise_py_entry *e = &self->plan->entries[i];
+    if (!e->rollback) return 0;
+    Cursor c = {self->values + part->first, 0, part->count};
+    const int differs = reprise_py_read(e->kind, part->container, e->key, self->plan->reader, same, &c);
+    return differs != 0 ? differs : c.at != c.count;
+}
+
+int reprise_py_snapshot_differs(PyObject *object) {
+    const reprise_py_snapshot *self = (reprise_py_snapshot *)object;
+    int differs = 0;
+    for (Py_ssize_t i = 0; differs == 0 && i < self->part_count; i++) differs = entry_differs(self, i);
+    return differs;
+}
+
 static PyObject *snapshot_changed(PyObject *object, PyObject *unused) {
     reprise_py_snapshot *self = (reprise_py_snapshot *)object;
     (void)unused;
     PyObject *list = NULL;
     for (Py_ssize_t i = 0; i < self->part_count; i++) {
-        const Part *part = &self->parts[i];
-        const reprise_py_entry *e = &self->plan->entries[i];
-        if (!e->rollback) continue;
-        Cursor c = {self->values + part->first, 0, part->count};
-        int differs = reprise_py_read(e->kind, part->container, e->key, self->plan->reader, same, &c);
-        if (differs < 0) {
-            Py_XDECREF(list);
-            return NULL;
-        }
-        if (!differs && c.at == c.count) continue;
-        PyObject *index = PyLong_FromSsize_t(i);
-        if (list == NULL) list = PyList_New(0);
+        const int differs = entry_differs(self, i);
+        if (differs == 0) continue;
+        PyObject *index = differs > 0 ? PyLong_FromSsize_t(i) : NULL;
+        if (index != NULL && list == NULL) list = PyList_New(0);
         int failed = index == NULL || list == NULL || PyList_Append(list, index) < 0;
         Py_XDECREF(index);
         if (failed) {
@@ -170,6 +179,10 @@ static PyObject *tensor_at(reprise_py_snapshot *self, Py_ssize_t i) {
     if (t->entry >= self->part_count || t->slot >= self->parts[t->entry].count) return NULL;
     return self->values[self->parts[t->entry].first + 2 * t->slot + 1];
 }
+
+Py_ssize_t reprise_py_snapshot_tensor_count(PyObject *object) { return ((reprise_py_snapshot *)object)->plan->tensor_count; }
+
+PyObject *reprise_py_snapshot_tensor(PyObject *object, Py_ssize_t index) { return tensor_at((reprise_py_snapshot *)object, index); }
 
 static PyObject *snapshot_tensors(PyObject *object, PyObject *unused) {
     reprise_py_snapshot *self = (reprise_py_snapshot *)object;

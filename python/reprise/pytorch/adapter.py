@@ -26,6 +26,7 @@ class Adapter:
         self.ranks = Ranks(exchange_of(engine.table)) if self.plans else None
         self._live = {}  # engine's number -> weak reference, oldest first
         self._calibrate = calibrate and settings.calibrate and self.mode == MODE_PROTECT
+        self.settled = not self._calibrate  # nothing is checked in first executions
         self._scope_checked = set()
         self._stop_checked = set()
         self._no_early_stop = set()
@@ -57,6 +58,9 @@ class Adapter:
 
     def check_early_stop(self, name):
         return self._calibrate and name not in self._stop_checked
+
+    def scope_is_checked(self, name):
+        return self.settled or name in self._scope_checked
 
     def early_stop(self, name):
         """False where the replay must not stop early, None where torch's own rule stands."""

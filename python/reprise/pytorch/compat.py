@@ -12,6 +12,7 @@ REPRISE_TORCH_COMPAT=shadow,token,single forces substitutes where the native nam
 """
 
 import contextlib
+import functools
 import inspect
 import os
 import sys
@@ -203,7 +204,7 @@ class Compat:
         self.compiling = getattr(compiler, "is_compiling", None) or getattr(torch._utils, "is_compiling", lambda: False)
         if hasattr(torch._C, "_get_dispatch_mode") and hasattr(torch._C, "_TorchDispatchModeKey"):
             get, key = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.PROXY
-            self.proxy, self.table["proxy"] = lambda: get(key) is not None, "native"
+            self.proxy, self.table["proxy"] = functools.partial(get, key), "native"
         else:
             self.proxy, self.table["proxy"] = _proxy_on_stack, "stack"
         self.no_dispatch = torch._C._DisableTorchDispatch

@@ -114,6 +114,11 @@ def _numpy():
     return sys.modules.get("numpy.random")
 
 
+def with_numpy():
+    """Has numpy been loaded (with its generators)?"""
+    return _numpy() is not None
+
+
 def is_generator(value):
     if isinstance(value, (torch.Generator, random.Random)):
         return not isinstance(value, random.SystemRandom)
@@ -239,6 +244,10 @@ class TorchMemory:
         if a[16:end] != b[16:end] or a[:13] != b[:13]:
             return False
         return all(a[flag] == b[flag] and (not a[flag] or a[low:high] == b[low:high]) for low, high, flag in self._normals)
+
+    def region(self):
+        """Name, address, size, where the words end, cached normals: for the extension's Site."""
+        return self.name, self._address, self._size, self._end, self._normals
 
     def raw(self, state):
         """Position and words: a digest must not depend on what does not count."""

@@ -26,8 +26,10 @@ class Instance:
         "number",
         "execution",
         "action",
-        "scope",
-        "generators",
+        "call",
+        "part",
+        "_scope",
+        "_generators",
         "replays",
         "wrote",
         "step",
@@ -41,7 +43,8 @@ class Instance:
     def __init__(self, adapter, function, name, reentrant):
         self.adapter, self.function, self.name, self.reentrant = adapter, function, name, reentrant
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
-        self.scope, self.generators, self.replays, self.wrote, self.check = None, (), 0, (), None
+        self.call = self.part = self._scope = self.check = None
+        self._generators, self.replays, self.wrote = (), 0, ()
         self.step, self.released = adapter.steps, None
         self.statistics = ()
         self.replay_only = reentrant  # its activations cannot be kept
@@ -52,9 +55,26 @@ class Instance:
     def __repr__(self):
         return "<%r under reprise, segment %s>" % (self.function, self.name)
 
+    @property
+    def scope(self):
+        """The scope of the forward; made when it is asked for where the extension began it."""
+        if self._scope is None and self.call is not None:
+            self._scope = self.adapter.scopes.scope_of(self.call, self.part)
+        return self._scope
+
+    @property
+    def generators(self):
+        """(state, value) of the generators that go through their API."""
+        call = self.call
+        return list(zip(self.scope.states, call.values())) if call is not None else self._generators
+
     def __call__(self, *args, **kwargs):
         if self.phase != NEW:
-            return self.replay(args, kwargs)
+            call, adapter = self.call, self.adapter
+            if call is None or self.reentrant or not (adapter.settled or self.name in adapter._stop_checked):
+                return self.replay(args, kwargs)
+            result = call.replay(self, adapter.lock, self.function, args, kwargs, False)
+            return self.replay(args, kwargs) if result is NotImplemented else result
         self.begin(args, kwargs)
         self.enter_check()
         try:
@@ -79,23 +99,34 @@ class Instance:
             if status == OK:
                 self.number, self.execution, self.action = number, execution, action
                 return
+        options = FORWARD_REPLAY_ONLY if self.replay_only else 0
+        call = None
         try:
-            scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
-            captured = generators.capture(scope.states)
+            self.part = None if kwargs else adapter.scopes.usual(self.function)
+            if self.part is not None:
+                call = self.part.site.begin(self.function, args, options)
+            if call is None:
+                scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
+                captured = generators.capture(scope.states)
         except Exception as error:
             adapter.unprotected(self.name, "its scope could not be found: %s: %s" % (type(error).__name__, error))
             return
-        number, self.execution, self.action, status = adapter.engine.forward_begin(
-            self.name, scope.packed, scope.extra, FORWARD_REPLAY_ONLY if self.replay_only else 0
-        )
+        if call is not None:
+            number, self.execution, self.action, status = call.number, call.execution, call.action, call.status
+        else:
+            number, self.execution, self.action, status = adapter.engine.forward_begin(self.name, scope.packed, scope.extra, options)
         if status == REJECTED:  # the user asked to fail: no plan fits the budget
             raise error_for(status, adapter.engine.last_error())
         if status != OK:
             adapter.unprotected(self.name, adapter.engine.last_error() or "status %d" % status)
             return
-        self.number, self.scope, self.generators = number, scope, captured
-        for state, value in captured:
-            adapter.engine.note_generator(number, state.name, *state.raw(value))
+        self.number = number
+        if call is not None:
+            self.call = call
+        else:
+            self._scope, self._generators = scope, captured
+            for state, value in captured:
+                adapter.engine.note_generator(number, state.name, *state.raw(value))
         adapter.live(self)
 
     def enter_check(self):
@@ -155,13 +186,30 @@ class Instance:
         gated = self.reentrant and self.replays == 1 and self.phase == DONE
         _, execution, _, status = adapter.engine.replay_begin(self.name, self.number, REPLAY_GATED if gated else 0)
         if status != OK:
-            raise error_for(status, adapter.engine.last_error() or "segment %s: the replay was rejected (status %d)" % (self.name, status))
+            self._rejected(status)
         return execution, gated
+
+    def _rejected(self, status):
+        raise error_for(status, self.adapter.engine.last_error() or "segment %s: the replay was rejected (status %d)" % (self.name, status))
 
     def _replay(self, args, kwargs):
         adapter = self.adapter
         keep_graph = adapter.compat.keep_graph() if self.reentrant else True
-        execution, gated = self._begin_replay()
+        result = NotImplemented
+        if self.reentrant and self.call is not None:
+            gated = self.replays == 0 and self.phase == DONE
+            result = self.call.replay(self, adapter.lock, self.function, args, kwargs, gated)
+        if result is NotImplemented:
+            execution, gated = self._begin_replay()
+            result = self._replay_rest(args, kwargs, execution, gated)
+        else:
+            self.replays += 1
+        if self.reentrant and not keep_graph and self.phase == DONE:
+            self.release()
+        return result
+
+    def _replay_rest(self, args, kwargs, execution, gated):
+        """A replay that the engine has begun."""
         rollback, rewind = Rollback(self.scope.python), generators.Rewind(self.generators)
         replay = _Replay(self, execution, rollback, rewind, gated)
         try:
@@ -175,9 +223,14 @@ class Instance:
             replay.finish(error)
             raise
         replay.finish(None)
-        if self.reentrant and not keep_graph and self.phase == DONE:
-            self.release()
         return result
+
+    def _finish_rest(self, call, error, gated, outcome):
+        """The end of a replay that the extension began, and found everything as it was, and that the engine has ended: not everything is so now."""
+        scope = self.adapter.scopes.scope_of(call, self.part)
+        rewind = generators.Rewind(list(zip(scope.states, call.values())))
+        rewind.before = rewind.captured
+        _Replay(self, 0, Rollback(scope.python), rewind, gated).finish(error, outcome)
 
     def _audit(self, args, kwargs):
         """Observes: what would have been replayed on changed state is said, nothing is changed."""
@@ -212,7 +265,7 @@ class Instance:
         if self.released is not None:
             return
         self.released = why
-        self.scope, self.generators = None, ()
+        self.call, self._scope, self._generators = None, None, ()
         if self.number:
             self.adapter.dead(self.number)
             self.adapter.engine.release(self.number)
@@ -274,15 +327,16 @@ class _Replay:
         regions = [(item[0], item[0] + item[1]) for item in self.instance.scope.items() if item[3] & ITEM_GENERATOR]
         return [(a, n) for a, n in dirty if not any(low <= a and a + n <= high for low, high in regions)]
 
-    def finish(self, error):
-        """Puts everything back, whatever happens, then says what went wrong (an exception of the function's own goes first)."""
+    def finish(self, error, outcome=None):
+        """Puts everything back, whatever happens, then says what went wrong (an exception of the function's own goes first). outcome: what the
+        engine has said already."""
         instance, adapter = self.instance, self.instance.adapter
         stopped = error is None or isinstance(error, adapter.compat.stop_error)
         status, result = OK, (0, 0, 0, 0)
         if self.copies is not None and self.copies.bytes and not instance.replay_only:
             adapter.engine.note_replay(instance.number, self.copies.bytes)
         try:
-            status, result = adapter.engine.replay_end(instance.number, self.execution)
+            status, result = outcome if outcome is not None else adapter.engine.replay_end(instance.number, self.execution)
         finally:
             try:
                 changed = [(t, v) for t, v in self.versions if t._version != v]

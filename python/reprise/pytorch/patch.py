@@ -42,12 +42,8 @@ class Patch:
         self.wrap_apply(compat.function, convertible=True)
         self._say_compiled()
 
-        original, patch = compat.generator, self
-
-        @functools.wraps(original)
-        def generator(*given, **named):
-            return patch.nonreentrant(original, given, named)
-
+        original = compat.generator
+        generator = self._nonreentrant(original)
         for module in list(sys.modules.values()):  # those that imported it by name before us
             names = getattr(module, "__dict__", None)
             if isinstance(names, dict) and names.get(compat.generator_name) is original:
@@ -94,11 +90,15 @@ class Patch:
 
     def current(self):
         """The adapter, or None when this call is to run as without us: no gradients (no replay can follow), compiling, refused."""
-        own = getattr(self.local, "adapter", None)
-        if own is not None:
-            return own
-        if self.state == REFUSED or not torch.is_grad_enabled():
-            return None
+        if self.state == READY:
+            if not torch.is_grad_enabled():
+                return None
+        else:
+            own = getattr(self.local, "adapter", None)
+            if own is not None:
+                return own
+            if self.state == REFUSED or not torch.is_grad_enabled():
+                return None
         if self.compat.compiling() or self.compat.proxy():
             say_once("compile", COMPILED)
             return None
@@ -179,52 +179,62 @@ class Patch:
             pass
         return result
 
-    def nonreentrant(self, original, given, named):
-        """In place of the generator: F runs between its two yields, B calls the function given to it."""
-        adapter = self.current()
-        function, args, kwargs, context, rebuild = self.compat.split(given, named)
-        instance = adapter.wrap(function, False) if adapter is not None else None
-        if instance is None:
-            yield from original(*given, **named)
-            return
-        given, named = rebuild(instance)
-        generator = original(*given, **named)
-        if context is not self.compat.no_context:  # the user's own choice of what is saved: not ours to change
-            instance.replay_only = True
-        instance.begin(args, kwargs)
-        if instance.action == RETAIN:  # activations are kept: no hooks, nothing to replay
+    def _nonreentrant(self, original):
+        """What stands in place of the generator: F runs between its two yields, B calls the function given to it."""
+        compat, current = self.compat, self.current
+
+        @functools.wraps(original)
+        def generator(*given, **named):
+            adapter = current()
+            function, args, kwargs, context, rebuild = compat.split(given, named)
+            instance = adapter.wrap(function, False) if adapter is not None else None
+            if instance is None:
+                yield from original(*given, **named)
+                return
+            given, named = rebuild(instance)
+            below = original(*given, **named)
+            if context is not compat.no_context:  # the user's own choice of what is saved: not ours to change
+                instance.replay_only = True
+            instance.begin(args, kwargs)
+            if instance.action == RETAIN:  # activations are kept: no hooks, nothing to replay
+                try:
+                    yield
+                except BaseException:
+                    instance.release()
+                    raise
+                instance.end()
+                return
             try:
-                yield
+                if adapter.settled or instance.name in adapter._stop_checked and instance.name not in adapter._no_early_stop:
+                    next(below)
+                else:
+                    with compat.early_stop(adapter.early_stop(instance.name)):
+                        next(below)
+                if context is compat.no_context and not adapter.scope_is_checked(instance.name):
+                    instance.enter_check()
             except BaseException:
                 instance.release()
                 raise
+            try:
+                yield
+            except GeneratorExit:
+                instance.leave_check()
+                instance.release()
+                below.close()
+                raise
+            except BaseException as error:
+                instance.leave_check()
+                instance.release()
+                below.throw(error)
+                return
+            if instance.check is not None:
+                instance.leave_check()
             instance.end()
-            return
-        try:
-            with self.compat.early_stop(adapter.early_stop(instance.name)):
-                next(generator)
-            if context is self.compat.no_context:
-                instance.enter_check()
-        except BaseException:
-            instance.release()
-            raise
-        try:
-            yield
-        except GeneratorExit:
-            instance.leave_check()
-            instance.release()
-            generator.close()
-            raise
-        except BaseException as error:
-            instance.leave_check()
-            instance.release()
-            generator.throw(error)
-            return
-        instance.leave_check()
-        instance.end()
-        del instance  # the autograd graph keeps it from here on, through torch's frame
-        for _ in generator:
-            yield
+            del instance  # the autograd graph keeps it from here on, through torch's frame
+            for _ in below:
+                yield
+
+        return generator
 
 
 _patch = None

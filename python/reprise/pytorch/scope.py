@@ -48,7 +48,7 @@ class Part:
     """What one walk found: a plan of its containers, its items, its generators. Nothing here keeps the job's memory alive, except
     generators (a few KiB each)."""
 
-    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics")
+    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics", "site")
 
     def __init__(self, walk):
         tensors, found, self.devices = [], {}, set()
@@ -84,6 +84,7 @@ class Part:
         self.opaque, self.truncated = walk.opaque, walk.truncated
         self.plan = make_plan(walk.entries, tensors) if walk.entries else None
         self.packed = None
+        self.site = None  # the extension's, where it can do without the rest of this file; False: it cannot
         self.reuse = extension is not None
 
     def take(self):
@@ -196,6 +197,47 @@ class Scopes:
         scope.states = defaults.states + part.states if part.states else defaults.states
         if part.foreign or defaults.foreign:
             self._hold(engine, scope, args, {})
+        if part.site is None and part.reuse and defaults.reuse and snapshot and first:
+            self._make_site(segment, function, defaults, part)
+        return scope
+
+    # ---- the same in the extension ------------------------------------------------------------------------------------------------------
+
+    def usual(self, function):
+        """The part of a module whose forwards the extension can begin by itself, or None."""
+        known = self._parts.get(id(function))
+        return None if known is None or not known[1].site or self._hidden or known[0]() is not function else known[1]
+
+    def _make_site(self, segment, module, defaults, part):
+        part.site, states = False, defaults.states + part.states
+        if not isinstance(part.packed[2], extension.Items) or any(type(state) is not generators.TorchMemory for state in states):
+            return
+        extension.usual(torch.Tensor, resizable)
+        try:
+            part.site = extension.Site(
+                self._parts[id(module)][0],
+                segment,
+                defaults.plan,
+                part.plan,
+                part.packed[2],
+                list(part.addresses),
+                [state.region() for state in states],
+                part.foreign or defaults.foreign,
+                generators.with_numpy(),
+            )
+        except ValueError:  # more generators than it takes
+            pass
+
+    @staticmethod
+    def scope_of(call, part):
+        """The scope of a forward that the extension has begun."""
+        scope = Scope()
+        defaults, scope.packed = part.packed[1:]
+        scope.parts = (defaults, part)
+        scope.extra = call.extra()
+        scope.python = tuple(zip(scope.parts, call.snapshots()))
+        scope.states = defaults.states + part.states
+        scope.held = call.held()
         return scope
 
     @staticmethod
