@@ -35,6 +35,9 @@ class Adapter:
         """An instance for this checkpoint call, or None when it is to run as without us."""
         if self.mode == MODE_OFF:
             return None
+        part = self.scopes.usual(function) if self.mode == MODE_PROTECT else None
+        if part is not None:
+            return Instance(self, function, part.segment, reentrant, part)
         name = self.names.name(function)
         return None if name is None else Instance(self, function, name, reentrant)
 
@@ -59,9 +62,6 @@ class Adapter:
     def check_early_stop(self, name):
         return self._calibrate and name not in self._stop_checked
 
-    def scope_is_checked(self, name):
-        return self.settled or name in self._scope_checked
-
     def early_stop(self, name):
         """False where the replay must not stop early, None where torch's own rule stands."""
         return False if name in self._no_early_stop or self.check_early_stop(name) else None
@@ -84,12 +84,6 @@ class Adapter:
         say_once(("unprotected", name), "segment %s runs UNPROTECTED: %s" % (name, why))
 
     # ---- who is alive -----------------------------------------------------------------------------------------------------------------------
-
-    def live(self, instance):
-        self._live[instance.number] = weakref.ref(instance)
-
-    def dead(self, number):
-        self._live.pop(number, None)
 
     def outstanding(self):
         return len(self._live)

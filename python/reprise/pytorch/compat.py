@@ -66,7 +66,7 @@ class Compat:
         if rest is None:
             if [p.name for p in parameters[:3]] != ["fn", "args", "kwargs"] or any(p.kind is not p.KEYWORD_ONLY for p in parameters[3:]):
                 raise Unsupported("unknown signature of " + self.generator_name)
-            self._split = self._split_packed
+            self._split, self.packed = self._split_packed, True
         else:
             if parameters[0].name != "fn" or any(p.kind is not p.POSITIONAL_OR_KEYWORD for p in parameters[1:rest]):
                 raise Unsupported("unknown signature of " + self.generator_name)
@@ -74,7 +74,7 @@ class Compat:
             self._defaults = [p.default for p in parameters[2:rest]]
             self._context_at = [p.name for p in parameters[:rest]].index("context_fn")
             self._config_names = {p.name for p in parameters[1:rest]} | {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-            self._split = self._split_flat
+            self._split, self.packed = self._split_flat, False
         self.no_context = inspect.signature(self.generator).parameters["context_fn"].default
         self.table["generator"] = "%s(%s)" % (self.generator_name, ", ".join(str(p) for p in parameters)[:120])
 
@@ -100,7 +100,7 @@ class Compat:
     def new_generator(self, fn, preserve, args):
         """The generator (patched or not) for a reentrant call that is run as non-reentrant."""
         generator = getattr(checkpoint, self.generator_name)
-        if self._split == self._split_packed:
+        if self.packed:
             return generator(fn, args, {}, preserve_rng_state=preserve)
         return generator(fn, preserve, *self._defaults, *args)
 

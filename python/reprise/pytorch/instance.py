@@ -1,5 +1,6 @@
 """One checkpoint call under the replay rule: its first run is the forward F, every later run a replay B of that very instance."""
 
+import weakref
 
 from reprise.messages import say, say_once
 from reprise.pytorch import generators
@@ -40,10 +41,11 @@ class Instance:
         "__weakref__",
     )
 
-    def __init__(self, adapter, function, name, reentrant):
+    def __init__(self, adapter, function, name, reentrant, part=None):
         self.adapter, self.function, self.name, self.reentrant = adapter, function, name, reentrant
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
-        self.call = self.part = self._scope = self.check = None
+        self.part = part  # what the extension knows of this module's scope
+        self.call = self._scope = self.check = None
         self._generators, self.replays, self.wrote = (), 0, ()
         self.step, self.released = adapter.steps, None
         self.statistics = ()
@@ -102,8 +104,7 @@ class Instance:
         options = FORWARD_REPLAY_ONLY if self.replay_only else 0
         call = None
         try:
-            self.part = None if kwargs else adapter.scopes.usual(self.function)
-            if self.part is not None:
+            if self.part is not None and not kwargs:
                 call = self.part.site.begin(self.function, args, options)
             if call is None:
                 scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
@@ -127,7 +128,7 @@ class Instance:
             self._scope, self._generators = scope, captured
             for state, value in captured:
                 adapter.engine.note_generator(number, state.name, *state.raw(value))
-        adapter.live(self)
+        adapter._live[number] = weakref.ref(self)
 
     def enter_check(self):
         """Once per segment: a dispatch mode around the forward that finds what reflection missed."""
@@ -267,7 +268,7 @@ class Instance:
         self.released = why
         self.call, self._scope, self._generators = None, None, ()
         if self.number:
-            self.adapter.dead(self.number)
+            self.adapter._live.pop(self.number, None)
             self.adapter.engine.release(self.number)
 
     def __del__(self):

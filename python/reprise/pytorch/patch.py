@@ -182,17 +182,28 @@ class Patch:
     def _nonreentrant(self, original):
         """What stands in place of the generator: F runs between its two yields, B calls the function given to it."""
         compat, current = self.compat, self.current
+        packed = compat.packed
 
         @functools.wraps(original)
         def generator(*given, **named):
             adapter = current()
-            function, args, kwargs, context, rebuild = compat.split(given, named)
-            instance = adapter.wrap(function, False) if adapter is not None else None
+            if adapter is None:
+                yield from original(*given, **named)
+                return
+            if packed and len(given) == 3:  # as `split` does, without its frames: this runs in every forward
+                function, args, kwargs = given
+                context, rebuild = named.get("context_fn", compat.no_context), None
+            else:
+                function, args, kwargs, context, rebuild = compat.split(given, named)
+            instance = adapter.wrap(function, False)
             if instance is None:
                 yield from original(*given, **named)
                 return
-            given, named = rebuild(instance)
-            below = original(*given, **named)
+            if rebuild is None:
+                below = original(instance, args, kwargs, **named)
+            else:
+                given, named = rebuild(instance)
+                below = original(*given, **named)
             if context is not compat.no_context:  # the user's own choice of what is saved: not ours to change
                 instance.replay_only = True
             instance.begin(args, kwargs)
@@ -210,7 +221,7 @@ class Patch:
                 else:
                     with compat.early_stop(adapter.early_stop(instance.name)):
                         next(below)
-                if context is compat.no_context and not adapter.scope_is_checked(instance.name):
+                if context is compat.no_context and not (adapter.settled or instance.name in adapter._scope_checked):
                     instance.enter_check()
             except BaseException:
                 instance.release()

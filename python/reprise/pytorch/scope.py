@@ -48,7 +48,7 @@ class Part:
     """What one walk found: a plan of its containers, its items, its generators. Nothing here keeps the job's memory alive, except
     generators (a few KiB each)."""
 
-    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics", "site")
+    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics", "site", "segment")
 
     def __init__(self, walk):
         tensors, found, self.devices = [], {}, set()
@@ -206,10 +206,12 @@ class Scopes:
     def usual(self, function):
         """The part of a module whose forwards the extension can begin by itself, or None."""
         known = self._parts.get(id(function))
-        return None if known is None or not known[1].site or self._hidden or known[0]() is not function else known[1]
+        if known is None or not known[1].site or known[1].segment in self._hidden or known[0]() is not function:
+            return None
+        return known[1]
 
     def _make_site(self, segment, module, defaults, part):
-        part.site, states = False, defaults.states + part.states
+        part.site, part.segment, states = False, segment, defaults.states + part.states
         if not isinstance(part.packed[2], extension.Items) or any(type(state) is not generators.TorchMemory for state in states):
             return
         extension.usual(torch.Tensor, resizable)

@@ -1,0 +1,16 @@
+"""The usual checkpoint call in the extension (extension/call.c), and every way out of it, on the native engine under the preload."""
+
+import pathlib
+
+import pytest
+
+from test_attach import run
+
+JOB = str(pathlib.Path(__file__).parent / "jobs" / "usual.py")
+WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments foreign_storage nothing_leaks"
+
+
+@pytest.mark.parametrize("form", ("nonreentrant", "reentrant"))
+def test_usual_calls_and_the_ways_out_of_them(build, form):
+    done = run(build, JOB, form, check=False)
+    assert done.stdout.split() == WAYS.split(), done.stderr[-3000:]
