@@ -47,8 +47,8 @@ class DeclaredRanges {
     // Ranges of more than a few pages are not in the filter: their hull is.
     static size_t pages_of(AddressRange range) { return range.empty() ? 0 : (range.end - 1) / kPageSize - range.begin / kPageSize + 1; }
     static size_t slot_of(uintptr_t address) { return address / kPageSize % kFilterSlots; }
-    // A bit per 64 KiB, hashed; all bits for what spans many. The ranges of a job's generators set a few of them: nearly every free is answered
-    // from the cache line of the count, without touching the filter.
+    // A bit per 64 KiB, hashed; all bits for what spans many. The ranges of a job's generators set a few of them: nearly every free is
+    // answered from the cache line of the count, without touching the filter.
     static uint64_t regions_of(AddressRange range) {
         const uintptr_t first = range.begin >> kRegionBits, last = (range.end - 1) >> kRegionBits;
         if (last - first > kFewPages) return ~uint64_t{0};
@@ -81,7 +81,8 @@ class DeclaredRanges {
     // One cache line: all that most frees read.
     alignas(64) FutexLock lock_;
     std::atomic<size_t> count_{0};
-    std::atomic<uint64_t> regions_{0};  // of the entries of few pages; like the hulls below, bits are only ever added while there are any entries
+    std::atomic<uint64_t> regions_{
+        0};  // of the entries of few pages; like the hulls below, bits are only ever added while there are any entries
     // Hulls of all entries, and of the large ones; they only ever grow while there are any entries.
     std::atomic<uintptr_t> large_low_{~uintptr_t{0}}, large_high_{0};
     std::atomic<uintptr_t> low_{~uintptr_t{0}}, high_{0};

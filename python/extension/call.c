@@ -1,7 +1,7 @@
-/* Site and Call: the usual checkpoint call in as few steps as there are. The usual one is a module with plain host tensors whose scope has not
- * changed since it was found (forward), and a replay that finds everything as it was (nothing to load, no Python state or generator to set).
- * What is not usual is left to the Python code (reprise/pytorch/instance.py), which is the same rule in full: `begin` and `replay` answer
- * None and NotImplemented then, before anything was begun, or call the instance's own methods for the rest of a replay.
+/* Site and Call: the usual checkpoint call in as few steps as there are. The usual one is a module with plain host tensors whose scope has
+ * not changed since it was found (forward), and a replay that finds everything as it was (nothing to load, no Python state or generator to
+ * set). What is not usual is left to the Python code (reprise/pytorch/instance.py), which is the same rule in full: `begin` and `replay`
+ * answer None and NotImplemented then, before anything was begun, or call the instance's own methods for the rest of a replay.
  *
  * In Python the same steps were sixty frames; each of them meets cold caches, for the job's own work lies between two of them. */
 #include "reprise_py.h"
@@ -10,17 +10,7 @@
 #include <string.h>
 #include <structmember.h>
 
-enum { MOST_ARGUMENTS = 16, MOST_GENERATORS = 4, MOST_NORMALS = 4 };
-
-/* A generator that lies in plain memory but is the adapter's to compare: the members of it that count (generators.py, TorchMemory). */
-typedef struct {
-    PyObject *name; /* bytes */
-    size_t address, size, end;
-    int normals;
-    struct {
-        size_t low, high, flag;
-    } normal[MOST_NORMALS];
-} Generator;
+enum { MOST_ARGUMENTS = 16, MOST_GENERATORS = 4 };
 
 typedef struct {
     PyObject_HEAD PyObject *module; /* weak reference */
@@ -32,7 +22,7 @@ typedef struct {
     int holds;      /* there are storages that were not allocated here: they are kept alive until release */
     int with_numpy; /* numpy's generators are in the scope already */
     int generator_count;
-    Generator generators[MOST_GENERATORS];
+    reprise_py_generator generators[MOST_GENERATORS];
 } Site;
 
 typedef struct {
@@ -64,28 +54,6 @@ static const char *const argument_names[MOST_ARGUMENTS] = {
 static int by_address(const void *a, const void *b) {
     const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
     return (x > y) - (x < y);
-}
-
-static int read_generator(PyObject *tuple, Generator *g) {
-    PyObject *name, *normals;
-    if (!PyArg_ParseTuple(tuple, "UnnnO!;a generator is (name, address, size, end, normals)", &name, &g->address, &g->size, &g->end,
-                          &PyTuple_Type, &normals))
-        return -1;
-    Py_ssize_t count = PyTuple_Size(normals);
-    if (count > MOST_NORMALS || g->size < 16 || g->end < 16 || g->end > g->size) {
-        PyErr_SetString(PyExc_ValueError, "a generator of another layout");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (!PyArg_ParseTuple(PyTuple_GetItem(normals, i), "nnn", &g->normal[i].low, &g->normal[i].high, &g->normal[i].flag)) return -1;
-        if (g->normal[i].low > g->normal[i].high || g->normal[i].high > g->size || g->normal[i].flag >= g->size) {
-            PyErr_SetString(PyExc_ValueError, "a generator of another layout");
-            return -1;
-        }
-    }
-    g->normals = (int)count;
-    g->name = PyUnicode_AsEncodedString(name, "utf-8", "replace");
-    return g->name == NULL ? -1 : 0;
 }
 
 static int read_addresses(Site *self, PyObject *addresses) {
@@ -137,7 +105,7 @@ static PyObject *site_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     int failed = self->name == NULL || read_addresses(self, addresses) < 0;
     for (Py_ssize_t i = 0; !failed && i < count; i++) {
         self->generator_count = (int)i + 1;
-        failed = read_generator(PyList_GetItem(generators, i), &self->generators[i]) < 0;
+        failed = reprise_py_generator_read(PyList_GetItem(generators, i), &self->generators[i]) < 0;
     }
     if (!failed) return (PyObject *)self;
     Py_DECREF(self);
@@ -163,7 +131,8 @@ static int known_address(const Site *site, uintptr_t address) {
     return bsearch(&address, site->addresses, site->address_count, sizeof address, by_address) != NULL;
 }
 
-/* ---- the forward ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the forward ----------------------------------------------------------------------------------------------------------------------
+ */
 
 /* 1 true, 0 false, -1 with an exception set. Takes the reference. */
 static int truth(PyObject *value) {
@@ -256,7 +225,7 @@ static int take_scope(Call *call) {
         call->snapshots[i] = snapshot;
     }
     for (int i = 0; i < call->site->generator_count; i++) {
-        const Generator *g = &call->site->generators[i];
+        const reprise_py_generator *g = &call->site->generators[i];
         call->values[i] = PyBytes_FromStringAndSize((const char *)g->address, (Py_ssize_t)g->size);
         if (call->values[i] == NULL) return -1;
     }
@@ -331,24 +300,15 @@ static PyObject *site_begin(PyObject *object, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-/* ---- the replay ------------------------------------------------------------------------------------------------------------------------ */
-
-static int same_members(const Generator *g, const unsigned char *a, const unsigned char *b) {
-    if (memcmp(a + 16, b + 16, g->end - 16) != 0 || memcmp(a, b, 13) != 0) return 0;
-    for (int i = 0; i < g->normals; i++) {
-        if (a[g->normal[i].flag] != b[g->normal[i].flag]) return 0;
-        if (a[g->normal[i].flag] != 0 &&
-            memcmp(a + g->normal[i].low, b + g->normal[i].low, g->normal[i].high - g->normal[i].low) != 0)
-            return 0;
-    }
-    return 1;
-}
+/* ---- the replay ------------------------------------------------------------------------------------------------------------------------
+ */
 
 /* 1: generators and Python state are as the forward found them; 0: not; -1 with an exception set. */
 static int as_it_was(Call *call) {
     for (int i = 0; i < call->site->generator_count; i++) {
-        const Generator *g = &call->site->generators[i];
-        if (!same_members(g, (const unsigned char *)PyBytes_AsString(call->values[i]), (const unsigned char *)g->address)) return 0;
+        const reprise_py_generator *g = &call->site->generators[i];
+        if (!reprise_py_generator_same(g, (const unsigned char *)PyBytes_AsString(call->values[i]), (const unsigned char *)g->address))
+            return 0;
     }
     for (int i = 0; i < 2; i++) {
         const int changed = reprise_py_snapshot_differs(call->snapshots[i]);
@@ -404,7 +364,9 @@ static PyObject *finish(Call *call, PyObject *instance, unsigned long long execu
     }
     PyObject *outcome = Py_BuildValue("i(KKKK)", (int)status, (unsigned long long)r.bytes_changed, (unsigned long long)r.gated_kept,
                                       (unsigned long long)r.gated_conflict, (unsigned long long)r.stray_bytes);
-    PyObject *done = outcome != NULL ? PyObject_CallMethodObjArgs(instance, name_finish, (PyObject *)call, error != NULL ? error : Py_None, gated, outcome, NULL) : NULL;
+    PyObject *done = outcome != NULL ? PyObject_CallMethodObjArgs(instance, name_finish, (PyObject *)call, error != NULL ? error : Py_None,
+                                                                  gated, outcome, NULL)
+                                     : NULL;
     Py_XDECREF(outcome);
     if (done != NULL) {
         Py_DECREF(done);
@@ -440,7 +402,8 @@ static PyObject *run(Call *call, PyObject *instance, PyObject *function, PyObjec
     return finish(call, instance, s.execution, gated, PyObject_Call(function, args, kwargs));
 }
 
-/* replay(instance, lock, function, args, kwargs, gated) -> what the function returns, or NotImplemented: not the usual case, nothing begun. */
+/* replay(instance, lock, function, args, kwargs, gated) -> what the function returns, or NotImplemented: not the usual case, nothing begun.
+ */
 static PyObject *call_replay(PyObject *object, PyObject *arguments) {
     Call *self = (Call *)object;
     PyObject *instance, *lock, *function, *args, *kwargs, *gated;
@@ -469,7 +432,8 @@ static PyObject *call_replay(PyObject *object, PyObject *arguments) {
     return result;
 }
 
-/* ---- what the full rule asks of a Call --------------------------------------------------------------------------------------------------- */
+/* ---- what the full rule asks of a Call
+ * --------------------------------------------------------------------------------------------------- */
 
 /* extra() -> items of the arguments, as a list of (address, size, name, flags) */
 static PyObject *call_extra(PyObject *object, PyObject *unused) {
@@ -542,7 +506,8 @@ static void call_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* ---- the types ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the types
+ * ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* usual(tensor type, resizable): what begin recognises plain tensors, and storages allocated by torch, by. */
 PyObject *reprise_py_usual(PyObject *module, PyObject *args) {
@@ -601,8 +566,9 @@ int reprise_py_call_ready(PyObject *module) {
     const struct {
         PyObject **name;
         const char *text;
-    } names[] = {{&name_storage, "untyped_storage"}, {&name_data_ptr, "data_ptr"}, {&name_nbytes, "nbytes"},    {&name_is_cpu, "is_cpu"},
-                 {&name_acquire, "acquire"},         {&name_release, "release"},   {&name_rest, "_replay_rest"}, {&name_finish, "_finish_rest"}};
+    } names[] = {{&name_storage, "untyped_storage"}, {&name_data_ptr, "data_ptr"},  {&name_nbytes, "nbytes"},
+                 {&name_is_cpu, "is_cpu"},           {&name_acquire, "acquire"},    {&name_release, "release"},
+                 {&name_rest, "_replay_rest"},       {&name_finish, "_finish_rest"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((*names[i].name = PyUnicode_InternFromString(names[i].text)) == NULL) return -1;
     PyObject *site = PyType_FromSpec(&site_spec), *call = PyType_FromSpec(&call_spec);

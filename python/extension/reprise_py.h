@@ -104,6 +104,21 @@ int reprise_py_is_plan(PyObject *object);
 /* A new Snapshot, None when the structure is no longer as it was when the plan was made, or NULL with an exception set. */
 PyObject *reprise_py_plan_take(PyObject *object);
 
+/* generator.c: a generator that lies in plain memory but is the adapter's to compare, by the members that count (generators.py,
+ * TorchMemory). */
+enum { REPRISE_PY_NORMALS = 4 };
+typedef struct {
+    PyObject *name; /* bytes */
+    size_t address, size, end;
+    int normals;
+    struct {
+        size_t low, high, flag;
+    } normal[REPRISE_PY_NORMALS];
+} reprise_py_generator;
+/* From (name, address, size, end of the words, ((low, high, flag), ...)); -1 with an exception set. */
+int reprise_py_generator_read(PyObject *tuple, reprise_py_generator *generator);
+int reprise_py_generator_same(const reprise_py_generator *generator, const unsigned char *a, const unsigned char *b);
+
 /* call.c: the usual checkpoint call. */
 int reprise_py_call_ready(PyObject *module);
 PyObject *reprise_py_usual(PyObject *module, PyObject *args);
