@@ -78,13 +78,9 @@ Generation DeclaredRanges::add(AddressRange range) {
     if (count == 0) {
         set_hull(low_, high_, {~uintptr_t{0}, 0});
         set_hull(large_low_, large_high_, {~uintptr_t{0}, 0});
-        regions_.store(0, std::memory_order_relaxed);
     }
     grow_hull(low_, high_, range);
-    if (pages_of(range) > kFewPages)
-        grow_hull(large_low_, large_high_, range);
-    else
-        regions_.store(regions_.load(std::memory_order_relaxed) | regions_of(range), std::memory_order_relaxed);
+    if (pages_of(range) > kFewPages) grow_hull(large_low_, large_high_, range);
     list(range, 1);
     engage(kEngagedDeclared);
     const Generation generation = next_generation();

@@ -42,24 +42,14 @@ class DeclaredRanges {
     };
     static constexpr size_t kMost = size_t{1} << 20, kStep = 64 * kPageSize;
 
-    static constexpr size_t kMostPending = 64, kFilterSlots = 4096, kFewPages = 16, kRegionBits = 16;
+    static constexpr size_t kMostPending = 64, kFilterSlots = 4096, kFewPages = 16;
 
     // Ranges of more than a few pages are not in the filter: their hull is.
     static size_t pages_of(AddressRange range) { return range.empty() ? 0 : (range.end - 1) / kPageSize - range.begin / kPageSize + 1; }
     static size_t slot_of(uintptr_t address) { return address / kPageSize % kFilterSlots; }
-    // A bit per 64 KiB, hashed; all bits for what spans many. The ranges of a job's generators set a few of them: nearly every free is
-    // answered from the cache line of the count, without touching the filter.
-    static uint64_t regions_of(AddressRange range) {
-        const uintptr_t first = range.begin >> kRegionBits, last = (range.end - 1) >> kRegionBits;
-        if (last - first > kFewPages) return ~uint64_t{0};
-        uint64_t regions = 0;
-        for (uintptr_t region = first; region <= last; ++region) regions |= uint64_t{1} << (region * 0x9e3779b97f4a7c15u >> 58);
-        return regions;
-    }
     bool may_meet(AddressRange range) const {
         if (range.begin < large_high_.load(std::memory_order_relaxed) && range.end > large_low_.load(std::memory_order_relaxed))
             return true;
-        if ((regions_.load(std::memory_order_relaxed) & regions_of(range)) == 0) return false;
         if (pages_of(range) > kFewPages) return true;
         for (uintptr_t page = page_floor(range.begin); page < range.end; page += kPageSize) {
             if (filter_[slot_of(page)].load(std::memory_order_relaxed) != 0) return true;
@@ -69,7 +59,9 @@ class DeclaredRanges {
     void list(AddressRange range, int by);
     void erase(size_t index, size_t count);
 
-    void end_slow(AddressRange range);
+    // Never inlined: its copy of the range in memory would be made in every free (two words written, then read as one, which the processor
+    // cannot forward: 8 ns each).
+    __attribute__((noinline)) void end_slow(AddressRange range);
     void end_locked(AddressRange range);
     void end_later(AddressRange range);
     void settle() {
@@ -78,14 +70,11 @@ class DeclaredRanges {
     void settle_slow();
     Entry *entries() const { return reinterpret_cast<Entry *>(memory_.base()); }
 
-    // One cache line: all that most frees read.
-    alignas(64) FutexLock lock_;
+    FutexLock lock_;
     std::atomic<size_t> count_{0};
-    std::atomic<uint64_t> regions_{
-        0};  // of the entries of few pages; like the hulls below, bits are only ever added while there are any entries
     // Hulls of all entries, and of the large ones; they only ever grow while there are any entries.
-    std::atomic<uintptr_t> large_low_{~uintptr_t{0}}, large_high_{0};
     std::atomic<uintptr_t> low_{~uintptr_t{0}}, high_{0};
+    std::atomic<uintptr_t> large_low_{~uintptr_t{0}}, large_high_{0};
     std::atomic<uint16_t> filter_[kFilterSlots];  // entries of few pages that have bytes in such a page; stuck at the top
     // Ranges whose hook could not get the lock: whoever gets it next ends them first. One more than fit ends all declarations: losing
     // some is safe, keeping a dead one is not.
