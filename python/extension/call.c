@@ -296,7 +296,8 @@ static PyObject *site_begin(PyObject *object, PyObject *arguments) {
     if (state > 0 && begin_forward(call, options) < 0) state = -1;
     if (state > 0) return (PyObject *)call;
     Py_DECREF((PyObject *)call);
-    if (state < 0) return NULL;
+    if (state < 0 && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+    PyErr_Clear(); /* the full rule meets it again, and says it */
     Py_RETURN_NONE;
 }
 

@@ -1,7 +1,6 @@
 """What the instances of one process share: the engine, this torch's functions, scopes, names, what was calibrated, who is alive."""
 
 import threading
-import weakref
 
 from reprise.messages import say, say_once
 from reprise.pytorch.calibrate import may_check

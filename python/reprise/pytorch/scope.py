@@ -183,6 +183,7 @@ class Scopes:
         known = part.packed
         if known is None or known[0] is not engine or known[1] is not defaults:
             known = part.packed = (engine, defaults, self._pack(engine, [defaults, part]))
+            part.site = None
         scope.packed = known[2]
         for item in plain:
             if item[0] in part.addresses:
