@@ -247,8 +247,8 @@ PyMethodDef reprise_py_engine_methods[] = {
     {"attached", attached, METH_O, "attached(level): 1 the adapter's code has run, 2 a framework is instrumented"},
     {"digest", digest, METH_VARARGS, "digest(address, size) -> int"},
     {"peek", peek, METH_VARARGS, "peek(address, size) -> bytes"},
-    {"usual", reprise_py_usual, METH_VARARGS,
-     "usual(tensor type, resizable): what Site.begin recognises plain tensors and own storages by"},
+    {"set_tensor_type", reprise_py_set_tensor_type, METH_VARARGS,
+     "set_tensor_type(tensor type, resizable): what Site.begin recognises plain tensors and own storages by"},
     {"same", same, METH_VARARGS, "same(a, b, size) -> bool"},
     {NULL, NULL, 0, NULL},
 };

@@ -3,7 +3,7 @@
 
 static int execute(PyObject *module) {
     if (reprise_py_items_ready(module) < 0 || reprise_py_plan_ready(module) < 0 || reprise_py_snapshot_ready(module) < 0 ||
-        reprise_py_call_ready(module) < 0)
+        reprise_py_site_ready(module) < 0 || reprise_py_call_ready(module) < 0)
         return -1;
     return 0;
 }

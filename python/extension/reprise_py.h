@@ -119,8 +119,9 @@ typedef struct {
 int reprise_py_generator_read(PyObject *tuple, reprise_py_generator *generator);
 int reprise_py_generator_same(const reprise_py_generator *generator, const unsigned char *a, const unsigned char *b);
 
-/* call.c: the usual checkpoint call. */
+/* site.c and call.c: the usual checkpoint call. */
+int reprise_py_site_ready(PyObject *module);
 int reprise_py_call_ready(PyObject *module);
-PyObject *reprise_py_usual(PyObject *module, PyObject *args);
+PyObject *reprise_py_set_tensor_type(PyObject *module, PyObject *args);
 
 #endif

@@ -34,9 +34,9 @@ class Adapter:
         """An instance for this checkpoint call, or None when it is to run as without us."""
         if self.mode == MODE_OFF:
             return None
-        part = self.scopes.usual(function) if self.mode == MODE_PROTECT else None
-        if part is not None:
-            return Instance(self, function, part.segment, reentrant, part)
+        usual = self.scopes.usual(function) if self.mode == MODE_PROTECT else None
+        if usual is not None:
+            return Instance(self, function, usual.segment, reentrant, usual)
         name = self.names.name(function)
         return None if name is None else Instance(self, function, name, reentrant)
 

@@ -28,7 +28,7 @@ class Instance:
         "execution",
         "action",
         "call",
-        "part",
+        "usual",
         "_scope",
         "_generators",
         "replays",
@@ -41,10 +41,10 @@ class Instance:
         "__weakref__",
     )
 
-    def __init__(self, adapter, function, name, reentrant, part=None):
+    def __init__(self, adapter, function, name, reentrant, usual=None):
         self.adapter, self.function, self.name, self.reentrant = adapter, function, name, reentrant
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
-        self.part = part  # what the extension knows of this module's scope
+        self.usual = usual  # of the module, where the extension can begin by itself
         self.call = self._scope = self.check = None
         self._generators, self.replays, self.wrote = (), 0, ()
         self.step, self.released = adapter.steps, None
@@ -52,6 +52,8 @@ class Instance:
         self.replay_only = reentrant  # its activations cannot be kept
 
     def __getattr__(self, attribute):
+        if attribute in _OWN:  # failed in here: the function's own of that name would only hide it
+            raise AttributeError(attribute)
         return getattr(self.function, attribute)
 
     def __repr__(self):
@@ -60,15 +62,16 @@ class Instance:
     @property
     def scope(self):
         """The scope of the forward; made when it is asked for where the extension began it."""
-        if self._scope is None and self.call is not None:
-            self._scope = self.adapter.scopes.scope_of(self.call, self.part)
-        return self._scope
+        scope, call = self._scope, self.call  # another thread may release it meanwhile
+        if scope is None and call is not None:
+            scope = self._scope = self.usual.scope_of(call)
+        return scope
 
     @property
     def generators(self):
         """(state, value) of the generators that go through their API."""
         call = self.call
-        return list(zip(self.scope.states, call.values())) if call is not None else self._generators
+        return list(zip(self.usual.states, call.values())) if call is not None else self._generators
 
     def __call__(self, *args, **kwargs):
         if self.phase != NEW:
@@ -104,8 +107,8 @@ class Instance:
         options = FORWARD_REPLAY_ONLY if self.replay_only else 0
         call = None
         try:
-            if self.part is not None and not kwargs:
-                call = self.part.site.begin(self.function, args, options)
+            if self.usual is not None and not kwargs:
+                call = self.usual.site.begin(self.function, args, options)
             if call is None:
                 scope = adapter.scopes.find(adapter.engine, self.name, self.function, args, kwargs)
                 captured = generators.capture(scope.states)
@@ -199,20 +202,23 @@ class Instance:
         result = NotImplemented
         if self.reentrant and self.call is not None:
             gated = self.replays == 0 and self.phase == DONE
+            self.replays += 1
             result = self.call.replay(self, adapter.lock, self.function, args, kwargs, gated)
+            self.replays -= result is NotImplemented
         if result is NotImplemented:
             execution, gated = self._begin_replay()
             result = self._replay_rest(args, kwargs, execution, gated)
-        else:
-            self.replays += 1
         if self.reentrant and not keep_graph and self.phase == DONE:
             self.release()
         return result
 
     def _replay_rest(self, args, kwargs, execution, gated):
         """A replay that the engine has begun."""
-        rollback, rewind = Rollback(self.scope.python), generators.Rewind(self.generators)
-        replay = _Replay(self, execution, rollback, rewind, gated)
+        try:
+            replay = _Replay(self, execution, Rollback(self.scope.python), generators.Rewind(self.generators), gated)
+        except BaseException:
+            self.adapter.engine.replay_end(self.number, execution)
+            raise
         try:
             hooks = replay.prepare(args, kwargs)
             if hooks is None:
@@ -228,7 +234,7 @@ class Instance:
 
     def _finish_rest(self, call, error, gated, outcome):
         """The end of a replay that the extension began, and found everything as it was, and that the engine has ended: not everything is so now."""
-        scope = self.adapter.scopes.scope_of(call, self.part)
+        scope = self.usual.scope_of(call)
         rewind = generators.Rewind(list(zip(scope.states, call.values())))
         rewind.before = rewind.captured
         _Replay(self, 0, Rollback(scope.python), rewind, gated).finish(error, outcome)
@@ -276,6 +282,9 @@ class Instance:
             self.release("dropped")
         except Exception:  # the interpreter is going down
             pass
+
+
+_OWN = frozenset(name for name in (*Instance.__slots__, "scope", "generators") if not name.startswith("__"))
 
 
 class _Replay:

@@ -48,7 +48,7 @@ class Part:
     """What one walk found: a plan of its containers, its items, its generators. Nothing here keeps the job's memory alive, except
     generators (a few KiB each)."""
 
-    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics", "site", "segment")
+    __slots__ = ("plan", "items", "names", "addresses", "states", "generators", "foreign", "opaque", "devices", "truncated", "packed", "reuse", "statistics", "usual")
 
     def __init__(self, walk):
         tensors, found, self.devices = [], {}, set()
@@ -84,12 +84,31 @@ class Part:
         self.opaque, self.truncated = walk.opaque, walk.truncated
         self.plan = make_plan(walk.entries, tensors) if walk.entries else None
         self.packed = None
-        self.site = None  # the extension's, where it can do without the rest of this file; False: it cannot
+        self.usual = None  # see Usual; False: it is not to be had
         self.reuse = extension is not None
 
     def take(self):
         """A snapshot, None when the part no longer holds, False when there is no Python state."""
         return False if self.plan is None else self.plan.take()
+
+
+class Usual:
+    """What the extension needs to begin the forwards of a module without the rest of this file, and what the scope of such a forward is made of
+    afterwards. Never changed: a forward goes on with the one that it began with, whatever other threads find meanwhile."""
+
+    __slots__ = ("site", "segment", "parts", "packed", "states")
+
+    def __init__(self, site, segment, parts, packed, states):
+        self.site, self.segment, self.parts, self.packed = site, segment, parts, packed
+        self.states = states  # keeps the generators alive whose raw states the site reads
+
+    def scope_of(self, call):
+        """The scope of a forward that the extension has begun."""
+        scope = Scope()
+        scope.packed, scope.parts, scope.states = self.packed, self.parts, self.states
+        scope.extra, scope.held = call.extra(), call.held()
+        scope.python = tuple(zip(scope.parts, call.snapshots()))
+        return scope
 
 
 class Scope:
@@ -183,7 +202,7 @@ class Scopes:
         known = part.packed
         if known is None or known[0] is not engine or known[1] is not defaults:
             known = part.packed = (engine, defaults, self._pack(engine, [defaults, part]))
-            part.site = None
+            part.usual = None
         scope.packed = known[2]
         for item in plain:
             if item[0] in part.addresses:
@@ -198,50 +217,38 @@ class Scopes:
         scope.states = defaults.states + part.states if part.states else defaults.states
         if part.foreign or defaults.foreign:
             self._hold(engine, scope, args, {})
-        if part.site is None and part.reuse and defaults.reuse and snapshot and first:
-            self._make_site(segment, function, defaults, part)
+        if part.usual is None and part.reuse and defaults.reuse and snapshot and first:
+            part.usual = self._make_usual(segment, function, defaults, part, scope.packed)
         return scope
 
     # ---- the same in the extension ------------------------------------------------------------------------------------------------------
 
     def usual(self, function):
-        """The part of a module whose forwards the extension can begin by itself, or None."""
+        """The Usual of a module whose forwards the extension can begin by itself, or None."""
         known = self._parts.get(id(function))
-        if known is None or not known[1].site or known[1].segment in self._hidden or known[0]() is not function:
-            return None
-        return known[1]
+        usual = known[1].usual if known is not None else None
+        return usual if usual and usual.segment not in self._hidden and known[0]() is function else None
 
-    def _make_site(self, segment, module, defaults, part):
-        part.site, part.segment, states = False, segment, defaults.states + part.states
-        if not isinstance(part.packed[2], extension.Items) or any(type(state) is not generators.TorchMemory for state in states):
-            return
-        extension.usual(torch.Tensor, resizable)
+    def _make_usual(self, segment, module, defaults, part, packed):
+        states = defaults.states + part.states
+        if not isinstance(packed, extension.Items) or any(type(state) is not generators.TorchMemory for state in states):
+            return False
         try:
-            part.site = extension.Site(
+            extension.set_tensor_type(torch.Tensor, resizable)
+            site = extension.Site(
                 self._parts[id(module)][0],
                 segment,
                 defaults.plan,
                 part.plan,
-                part.packed[2],
+                packed,
                 list(part.addresses),
                 [state.region() for state in states],
                 part.foreign or defaults.foreign,
                 generators.with_numpy(),
             )
-        except ValueError:  # more generators than it takes
-            pass
-
-    @staticmethod
-    def scope_of(call, part):
-        """The scope of a forward that the extension has begun."""
-        scope = Scope()
-        defaults, scope.packed = part.packed[1:]
-        scope.parts = (defaults, part)
-        scope.extra = call.extra()
-        scope.python = tuple(zip(scope.parts, call.snapshots()))
-        scope.states = defaults.states + part.states
-        scope.held = call.held()
-        return scope
+        except Exception:  # more generators than it takes; whatever else: the full rule has the scope, and protects it as well
+            return False
+        return Usual(site, segment, (defaults, part), packed, states)
 
     @staticmethod
     def _plain_arguments(scope, function, args, kwargs):
