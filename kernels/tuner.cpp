@@ -48,7 +48,8 @@ Choice Tuner::next(unsigned usable, bool may_parallel) {
     total_.store(count * kRounds, std::memory_order_relaxed);
     unsigned candidate = candidates[handed_out_.fetch_add(1, std::memory_order_relaxed) % count];
     uint64_t own = least_[candidate].load(std::memory_order_relaxed);
-    if (own == 0) return choice_of(candidate);
+    // Once may have been bad luck (a trial that was preempted).
+    if (own == 0 || tried_[candidate].load(std::memory_order_relaxed) < 2) return choice_of(candidate);
     const Choice front = best();
     uint64_t least = least_[candidate_of(front)].load(std::memory_order_relaxed);
     return own > least * kDropFactor16 / 16 ? front : choice_of(candidate);
@@ -61,6 +62,7 @@ void Tuner::record(Choice choice, uint64_t time, bool clean) {
     uint64_t seen = least_[candidate].load(std::memory_order_relaxed);
     while ((seen == 0 || time < seen) && !least_[candidate].compare_exchange_weak(seen, time, std::memory_order_relaxed)) {
     }
+    if (tried_[candidate].load(std::memory_order_relaxed) < 2) tried_[candidate].fetch_add(1, std::memory_order_relaxed);
     if (counted_.fetch_add(1, std::memory_order_relaxed) + 1 < total_.load(std::memory_order_relaxed)) return;
     int undecided = -1;
     decided_.compare_exchange_strong(undecided, static_cast<int>(candidate_of(best())), std::memory_order_release,

@@ -26,7 +26,7 @@ class Tuner {
   public:
     static constexpr unsigned kRounds = 3;         // trials of each candidate
     static constexpr unsigned kMaxUncounted = 48;  // after so many trials with page faults every trial counts
-    static constexpr unsigned kDropFactor16 = 22;  // a candidate slower than 22/16 of the best is not tried again
+    static constexpr unsigned kDropFactor16 = 22;  // a candidate slower than 22/16 of the best, twice, is not tried again
 
     // The decision, or a best guess so far (`decided()` tells).
     Choice best() const;
@@ -46,6 +46,7 @@ class Tuner {
     std::atomic<unsigned> total_{0};  // trials that make a decision, known at the first one
     std::atomic<unsigned> counted_{0};
     std::atomic<uint64_t> least_[kCandidates]{};  // picoseconds per KiB; 0: not tried
+    std::atomic<uint8_t> tried_[kCandidates]{};   // counted trials, up to 2
 };
 
 // What is tuned apart. Tests and benchmarks can force each.

@@ -80,7 +80,7 @@ void Cycle::event(EventKind kind, int32_t index, uint64_t job_ns, uint64_t own_n
     int32_t &at = instance.events[static_cast<size_t>(kind)];
     // Of several replays the first begin and the last end: what is kept for one is kept for all.
     if (at < 0 || kind != EventKind::kReplayBegin) at = static_cast<int32_t>(events_.size());
-    auto add = [](uint64_t &sum, uint64_t ns) { sum = std::min(sum + ns, kMostElapsedNs); };
+    auto add = [](uint64_t &sum, uint64_t ns) { sum = std::min(sum + std::min(ns, kMostElapsedNs), kMostElapsedNs); };
     if (kind == EventKind::kForwardEnd) add(instance.forward_ns, job_ns);
     if (kind == EventKind::kReplayEnd) add(instance.replay_ns, job_ns);
     add(instance.overhead_ns, own_ns);

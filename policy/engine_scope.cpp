@@ -91,6 +91,7 @@ void Engine::add_to_scope(Instance &instance, Buffer &buffer, bool optional, boo
     if (measured) {
         planning_.uses(instance, buffer);
         cost.pages = &written;
+        cost.planned = planning_.counts_on_pages();
         const auto planned = planning_.how(instance, buffer);
         buffer.expect_unchanged = planned && planned->unchanged;
     }

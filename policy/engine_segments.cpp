@@ -94,7 +94,7 @@ reprise_segment Engine::forward_begin(const char *name, const reprise_scope_item
     open.began_ns = ended;
     const uint64_t spent = elapsed_ns(began, ended);
     statistics_.nanoseconds_forward += spent;
-    if (planning_.on()) planning_.event(EventKind::kForwardBegin, instance, 0, elapsed_ns(forward_capture_ns_, spent));
+    if (planning_.on()) planning_.event(EventKind::kForwardBegin, instance, 0, spent - std::min(spent, forward_capture_ns_));
     work.end();
     if (providers_.empty() || config_.policy == Policy::kOff || instance.retained) return result;
 

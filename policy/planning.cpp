@@ -307,6 +307,7 @@ void Planning::boundary(uint64_t step, OwnBytes own) {
     } else if (cycle_->too_long()) {
         log_line(LogLevel::kWarn, "one cycle of this job has too many segments to plan for: all are replayed");
         alike_.clear();
+        unsettled_ = kUnsettled;
     } else {
         settle(step);
     }
@@ -337,6 +338,10 @@ bool Planning::round_goes_on() {
         alike_.clear();
     }
     return false;
+}
+
+bool Planning::counts_on_pages() const {
+    return adopted_ != nullptr || (!child_ && unsettled_ < kUnsettled && said_error_.empty() && !cycle_->too_long());
 }
 
 void Planning::settle(uint64_t step) {

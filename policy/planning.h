@@ -80,6 +80,8 @@ class Planning {
     bool would_retain(const std::string &segment, const char *replay_only) const;
     // It turned out that the job leaves no choice about this segment's instances: never retained from here on.
     void must_replay(const Instance &instance, const char *why);
+    // Is there a plan, or is one still to be expected, that has to fit what captures and replays do?
+    bool counts_on_pages() const;
     void event(EventKind kind, const Instance &instance, uint64_t job_ns, uint64_t own_ns);
     void uses(const Instance &instance, const Buffer &buffer);
     // Only a cycle that a profile may be made of needs it.

@@ -25,6 +25,7 @@ struct CaptureCost {
     uint64_t first_fill = 0;    // of these, into a shadow or pool used for the first time
     bool written = false;       // the bytes are not (or may not be) those of the capture before
     PageRuns *pages = nullptr;  // where the pages written since then go, if the caller wants them and it can be told
+    bool planned = false;       // somebody plans with these pages: what a mechanism would do to adapt itself is not in his plan
 };
 
 // A run of live bytes that differs (or may differ) from a version, and where that version's bytes are.

@@ -43,9 +43,9 @@ TEST(Tuner, UsesWorkersOnlyWhereTheyPay) {
     }
 }
 
-// A trial that was preempted costs a turn and no more: the least of the rounds counts. The difference is one that is tried again.
+// A trial that was preempted, whichever it is, costs a turn and no more: the least of the rounds counts.
 TEST(Tuner, OnePreemptedTrialDoesNoHarm) {
-    for (unsigned preempted = 2; preempted < 2 * Tuner::kRounds; preempted++) {
+    for (unsigned preempted = 0; preempted < 2 * Tuner::kRounds; preempted++) {
         Tuner tuner;
         tune(tuner, 0b11, false,
              [&](Choice choice, unsigned trial) { return (choice.variant == 1 ? 200u : 250u) + (trial == preempted ? 100000u : 0u); });
@@ -54,7 +54,7 @@ TEST(Tuner, OnePreemptedTrialDoesNoHarm) {
     }
 }
 
-TEST(Tuner, OneThatIsMuchSlowerIsTriedOnce) {
+TEST(Tuner, OneThatIsMuchSlowerIsTriedTwice) {
     Tuner tuner;
     unsigned slow = 0;
     tune(tuner, 0b11, false, [&](Choice choice, unsigned) {
@@ -62,7 +62,7 @@ TEST(Tuner, OneThatIsMuchSlowerIsTriedOnce) {
         return choice.variant == 0 ? 900u : 200u;
     });
     EXPECT_EQ(tuner.best().variant, 1u);
-    EXPECT_EQ(slow, 1u);
+    EXPECT_EQ(slow, 2u);
 }
 
 TEST(Tuner, PageFaultsDoNotCountForALongTime) {

@@ -14,7 +14,7 @@ using planner::Freedom;
 // A job whose memory is what the test says. Everything of a slot happens between two events: a peak, then what is left of it.
 class CycleTest : public testing::Test {
   protected:
-    CycleTest() : port_(), cycle_((port_.ledger_take_peak = &take, port_), {}) { ledger_ = {}; }
+    CycleTest() : port_(made_port()), cycle_(port_, {}) { ledger_ = {}; }
 
     // The job's (and our) memory changes: up to `peak`, then `live`. In MiB.
     static void memory(uint64_t live, uint64_t peak) {
@@ -48,6 +48,11 @@ class CycleTest : public testing::Test {
         return made;
     }
 
+    static AllocatorPort made_port() {
+        AllocatorPort port{};
+        port.ledger_take_peak = &take;
+        return port;
+    }
     static LedgerReading take() {
         const LedgerReading now = ledger_;
         ledger_.peak = ledger_.live;

@@ -83,7 +83,9 @@ class Folder {
 inline uint64_t planning_seed() {
     static const uint64_t seed = [] {
         const char *given = std::getenv("REPRISE_TEST_SEED");
-        return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+        const uint64_t value = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+        printf("REPRISE_TEST_SEED=%llu\n", static_cast<unsigned long long>(value));
+        return value;
     }();
     return seed;
 }

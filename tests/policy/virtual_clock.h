@@ -12,8 +12,12 @@ class VirtualClock {
   public:
     static constexpr uint64_t kTickNs = 200;  // of each reading
 
-    VirtualClock() { g_clock_source.store(&read, std::memory_order_relaxed); }
-    ~VirtualClock() { g_clock_source.store(nullptr, std::memory_order_relaxed); }
+    VirtualClock() {
+        if (users_++ == 0) g_clock_source.store(&read, std::memory_order_relaxed);
+    }
+    ~VirtualClock() {
+        if (--users_ == 0) g_clock_source.store(nullptr, std::memory_order_relaxed);
+    }
     VirtualClock(const VirtualClock &) = delete;
     VirtualClock &operator=(const VirtualClock &) = delete;
 
@@ -22,6 +26,7 @@ class VirtualClock {
 
   private:
     static uint64_t read() { return now_ += kTickNs; }
+    static inline int users_ = 0;
     static inline thread_local uint64_t now_ = uint64_t{1} << 50;
 };
 

@@ -11,7 +11,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Not in the environment of the jobs that tests start; in that of pytest's own workers (-n) by another name.
+# Not in the environment of the jobs that tests start, to which it would be a setting of ours that nobody knows; pytest's own workers (-n)
+# find it by another name.
 BUILD = pathlib.Path(os.environ.pop("REPRISE_BUILD", None) or os.environ.get("PYTEST_REPRISE_BUILD") or ROOT / "build" / "release").resolve()
 os.environ["PYTEST_REPRISE_BUILD"] = str(BUILD)
 PACKAGE = BUILD / "python" if (BUILD / "python" / "reprise").is_dir() else ROOT / "python"

@@ -219,7 +219,7 @@ TEST_P(ShadowTest, DenseBlocksStopFaultingAndRecover) {
 }
 
 // What a plan is made with stays what happens.
-TEST_P(ShadowTest, NoBlockIsDenseWhilePagesAreCounted) {
+TEST_P(ShadowTest, NoBlockBecomesDenseUnderAPlan) {
     release(capture());
     Version version = 0;
     for (int window = 0; window < 4; ++window) {
@@ -227,6 +227,7 @@ TEST_P(ShadowTest, NoBlockIsDenseWhilePagesAreCounted) {
         PageRuns pages;
         CaptureCost cost;
         cost.pages = &pages;
+        cost.planned = true;
         ASSERT_TRUE(mechanism_->capture(version = 100 + static_cast<Version>(window), cost).ok());
         EXPECT_EQ(shadow().block_counts().dense, 0u);
         ASSERT_EQ(pages.size(), 1u);

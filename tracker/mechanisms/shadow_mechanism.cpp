@@ -271,9 +271,9 @@ Status ShadowMechanism::capture(Version version, CaptureCost &cost) {
         update_shadow(written, version, cost);
         if (cost.pages != nullptr) *cost.pages = written;
         ++captures_;
-        // A guarded block that becomes dense is compared or copied whole at the next chance: no write is lost by the change. Where the
-        // pages are counted, somebody plans with them: it has weighed faults against copies, and a replay loads what it expects.
-        if (cost.pages == nullptr) adapt_blocks(watched);
+        // A guarded block that becomes dense is compared or copied whole at the next chance: no write is lost by the change. A plan has
+        // weighed faults against copies already, and counts on a replay to load what was written and no more.
+        if (!cost.planned) adapt_blocks(watched);
     }
     newest_ = version;
     ++image_moves_;

@@ -12,7 +12,7 @@
 //     dense      most of it is written every time: a fault costs more than a copy, so it is copied blindly and left unarmed. At a replay a
 //                comparison that stops at the first difference tells whether it has to be loaded. A block that nobody wrote in a window
 //                is guarded again at once; a sixty-fourth of the others in every window, so that a writer that became sparse is noticed.
-//                None becomes so while captures are asked for the pages (CaptureCost::pages): a plan is made with them.
+//                None becomes so under a plan, or while one is being made (CaptureCost::planned).
 #pragma once
 
 #include <cstdint>
