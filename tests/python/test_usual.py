@@ -7,10 +7,14 @@ import pytest
 from test_attach import run
 
 JOB = str(pathlib.Path(__file__).parent / "jobs" / "usual.py")
-WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments foreign_storage nothing_leaks"
+WAYS = (
+    "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments "
+    "many_arguments many_changes structure_changed own_generator another_thread_replays threads numpy_comes foreign_storage nothing_leaks"
+)
 
 
 @pytest.mark.parametrize("form", ("nonreentrant", "reentrant"))
 def test_usual_calls_and_the_ways_out_of_them(build, form):
     done = run(build, JOB, form, check=False)
+    assert "UNPROTECTED" not in done.stderr, done.stderr[-3000:]
     assert done.stdout.split() == WAYS.split() and done.returncode == 0, done.stderr[-3000:]

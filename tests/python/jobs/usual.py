@@ -4,8 +4,8 @@ result must be that of the retained run in any case. Prints the ways by name as 
 
 import gc
 import sys
+import threading
 
-import numpy as np
 import torch
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -199,7 +199,160 @@ def arguments(form):
         args[-1].data.copy_(before)
 
 
+def numpy_comes(form):
+    """A process-wide generator more, between a forward and its replay: from the next forward on it belongs to the scope."""
+    if "numpy.random" in sys.modules:  # torch brought it: then it is there from the first call on
+        return
+    net = Net()
+    net.drop = 0.5
+
+    def train(between=lambda: None):
+        torch.manual_seed(3)
+        return run(net, form, between)
+
+    expected = train()
+    assert equal(train(lambda: __import__("numpy.random")), expected)
+    import numpy as np
+
+    np.random.seed(1)
+    state = np.random.get_state()[1].copy()
+    assert equal(train(), expected) and equal(train(lambda: np.random.rand(9)), expected)
+    assert not np.array_equal(np.random.get_state()[1], state) or np.random.get_state()[2] != 624, "what came between was taken back"
+
+
+class Noisy(Net):
+    """With a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = torch.Generator().manual_seed(5)
+
+    def forward(self, x):
+        return super().forward(x + torch.rand(x.shape, generator=self.own))
+
+
+def own_generator(form):
+    net = Noisy()
+    run(net, form)
+    for _ in range(3):
+        net.own.manual_seed(7)
+        expected = run(net, "retained")
+        after = net.own.get_state()
+        net.own.manual_seed(7)
+        assert equal(run(net, form, lambda: torch.rand(5, generator=net.own)), expected)
+        net.own.manual_seed(7)
+        assert equal(run(net, form), expected)
+        assert torch.equal(net.own.get_state(), after), "the replay's draws stayed"
+
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+
+    def forward(self, *inputs):
+        return torch.tanh(sum(inputs) * self.weight)
+
+
+def many_arguments(form):
+    net = Sum()
+    for count in (1, 16, 17, 40):
+        args = tuple(torch.full((2, 8), 0.01 * i, requires_grad=True) for i in range(count))
+        expected = run(net, "retained", args=args)
+        for _ in range(2):
+            before = args[-1].detach().clone()
+            assert equal(run(net, form, lambda args=args: args[-1].data.add_(1), args=args), expected)
+            assert torch.equal(args[-1], before + 1)
+            args[-1].data.copy_(before)
+
+
+class Buffers(nn.Module):
+    """As many small buffers as there are: each changes, so that a replay has more ranges to load than it asks for at first."""
+
+    def __init__(self, count=100):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        for i in range(count):
+            self.register_buffer("b%d" % i, torch.full((8,), 0.01 * i))
+
+    def forward(self, x):
+        for b in self.buffers():
+            x = torch.tanh(x * self.weight + b)
+        return x
+
+
+def many_changes(form):
+    net = Buffers()
+    expected = run(net, "retained")
+    run(net, form)
+    before = [b.clone() for b in net.buffers()]
+    full[0] = 0
+    assert equal(run(net, form, lambda: [b.add_(1) for b in net.buffers()]), expected) and full[0] == 1
+    assert equal(list(net.buffers()), [b + 1 for b in before])
+
+
+def structure_changed(form):
+    net = Net()
+    run(net, form)
+    run(net, form)
+    net.b = nn.Linear(8, 8)
+    expected = run(net, "retained")
+    before = net.b.weight.detach().clone()
+    assert equal(run(net, form, lambda: net.b.weight.data.mul_(3)), expected)
+    assert torch.equal(net.b.weight, before * 3)
+
+
+def another_thread_replays(form):
+    """It holds the lock: the replay waits for it."""
+    net = Net()
+    expected = run(net, "retained")
+    run(net, form)
+    lock, held, done = patch.active().adapter.lock, threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            done.wait(1)  # ends of itself: the replay waits for it
+
+    other = threading.Thread(target=hold)
+    full[0] = 0
+    assert equal(run(net, form, lambda: (other.start(), held.wait())), expected)
+    assert full[0] == (form == "nonreentrant"), full  # the reentrant form waits before it looks
+    other.join()
+
+
+def threads(form):
+    """One module, several threads, its scope found anew meanwhile: no forward runs unprotected."""
+    net = Net()
+    expected, wrong = run(net, "retained"), []
+
+    def train():
+        x = torch.linspace(-1, 1, 32).view(4, 8).requires_grad_()
+        for _ in range(50):
+            y = checkpoint(net, x, use_reentrant=form == "reentrant")
+            got = torch.autograd.grad(y.square().sum(), x)[0] if form != "reentrant" else (y.square().sum().backward(), x.grad.clone())[1]
+            x.grad = None
+            if first and not torch.equal(first[0], got):
+                wrong.append(got)
+            first.append(got)
+
+    first = []
+    workers = [threading.Thread(target=train) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for i in range(50):
+        for part in list(patch.active().adapter.scopes._parts.values()):
+            part[1].usual = part[1].packed = None
+    for worker in workers:
+        worker.join()
+    assert not wrong and len(first) == 150, (len(wrong), len(first))
+    net.zero_grad()
+    assert equal(run(net, form), expected)
+
+
 def foreign_storage(form):
+    import numpy as np
+
     net, array = Net(), np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8).copy()
     net.a.weight = nn.Parameter(torch.from_numpy(array))
     expected = run(net, "retained")
@@ -224,7 +377,7 @@ def nothing_leaks(form):
     assert patch.active().adapter.outstanding() == 0
 
 
-WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, arguments, foreign_storage, nothing_leaks)  # fmt: skip
+WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, arguments, many_arguments, many_changes, structure_changed, own_generator, another_thread_replays, threads, numpy_comes, foreign_storage, nothing_leaks)  # fmt: skip
 form = sys.argv[1]
 for way in WAYS:
     way(form)
