@@ -122,6 +122,29 @@ def test_a_list_of_losses_kept_for_ever(reference, capfd):
     kept[-1].backward()
 
 
+def test_an_optimizer_for_every_parameter(reference, form):
+    """They step during the backward, before the replays of the first layers: that is one round, whatever their number."""
+    settings.keep_steps = 2
+    layers = nn.ModuleList(Step() for _ in range(6))
+    steps = [0]
+
+    def step(optimizer):
+        optimizer.step()
+        optimizer.zero_grad()
+        steps[0] += 1
+
+    for parameter in layers.parameters():
+        optimizer = torch.optim.SGD([parameter], lr=0.01)
+        parameter.register_post_accumulate_grad_hook(lambda _, optimizer=optimizer: step(optimizer))
+    for _ in range(3):
+        x = make_input()
+        for layer in layers:
+            x = form(layer, x)
+        x.sum().backward()
+    assert steps[0] == 3 * len(list(layers.parameters())) > 3 * settings.keep_steps
+    assert reference.stats()["replays"] == 18 and reference.outstanding() == 0
+
+
 def test_released_instance_under_warn_runs(warning):
     settings.keep_steps = 1
     module = Step()

@@ -21,7 +21,8 @@ class Adapter:
         self.scopes = Scopes()
         self.names = SegmentNames(settings.include, settings.exclude)
         self.lock = threading.RLock()
-        self.steps = 0
+        self.steps = 0  # rounds of optimizer steps: see `step`
+        self._stepped = set()  # ids of the optimizers that have stepped in this round
         self.ranks = Ranks(exchange_of(engine.table)) if self.plans else None
         self._live = {}  # engine's number -> weak reference, oldest first
         self._calibrate = calibrate and settings.calibrate and self.mode == MODE_PROTECT
@@ -87,12 +88,17 @@ class Adapter:
     def outstanding(self):
         return len(self._live)
 
-    def step(self):
-        """After an optimizer step: the engine counts it, and instances that nobody will replay any more are let go."""
-        self.steps += 1
+    def step(self, optimizer=None):
+        """After an optimizer step: the engine counts it, and instances that nobody will replay any more are let go. Their age counts rounds:
+        where every parameter has an optimizer of its own, one backward makes hundreds of steps, before the replays of its first layers."""
         self.engine.step()
         if self.ranks is not None:
             self.ranks.step()
+        if self._stepped and id(optimizer) not in self._stepped:
+            self._stepped.add(id(optimizer))
+            return
+        self._stepped = {id(optimizer)}
+        self.steps += 1
         old = self.steps - self.settings.keep_steps
         dropped = 0
         for reference in list(self._live.values()):

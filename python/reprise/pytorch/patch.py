@@ -145,7 +145,7 @@ class Patch:
         register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
         if register is None:
             return
-        handle = register(lambda optimizer, args, kwargs: self.adapter.step())
+        handle = register(lambda optimizer, args, kwargs: self.adapter.step(optimizer))
         self.on_remove(handle.remove)
 
     # ---- the two forms ------------------------------------------------------------------------------------------------------------------
