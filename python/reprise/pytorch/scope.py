@@ -158,7 +158,11 @@ class Scopes:
         self._hidden = {}  # segment -> weak references to tensors that reflection missed
 
     def clear(self):
+        # Emptied, not only dropped: a Site, which the collector does not look into, leads back to this very dict by its weak reference's callback.
+        parts, hidden = self._parts, self._hidden
         self.__init__()
+        self._hidden = hidden  # found once per segment, in its first forward
+        parts.clear()
 
     # ---- one forward ----------------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from reprise.engine import extension
 from reprise.pytorch import patch
 from reprise.pytorch.instance import Instance
+from reprise.pytorch.scope import CACHED, Part
 from reprise.status import RejectedError
 
 assert extension is not None
@@ -378,6 +379,58 @@ def nothing_leaks(form):
 
 
 WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, arguments, many_arguments, many_changes, structure_changed, own_generator, another_thread_replays, threads, numpy_comes, foreign_storage, nothing_leaks)  # fmt: skip
+class Sample:
+    def __init__(self):
+        self.weight = 1.0
+
+
+class Weighed(nn.Module):
+    def forward(self, x, sample):
+        return torch.tanh(x) * sample.weight
+
+
+class Hidden(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x + getattr(sys.modules["__main__"], "hid" + "den"))
+
+
+hidden = torch.zeros(8)
+
+
+def many_anchors(form):
+    """More things than the cache of scopes takes, so that it is emptied: what it held goes, and what reflection missed stays protected."""
+    net, weighed, reads_hidden, samples = Net(), Weighed(), Hidden(), [Sample() for _ in range(CACHED)]
+    x = torch.linspace(-1, 1, 32).view(4, 8).requires_grad_()
+
+    def fill():
+        for sample in samples:
+            checkpoint(weighed, x, sample, use_reentrant=form == "reentrant")
+
+    def parts():
+        gc.collect()
+        return sum(type(o) is Part for o in gc.get_objects())
+
+    run(net, form)
+    fill()
+    before = parts()
+    run(net, form)
+    fill()
+    assert parts() < before + 100, "parts of an emptied cache are kept: %d, then %d" % (before, parts())
+
+    checkpoint(reads_hidden, x, use_reentrant=form == "reentrant")
+    fill()
+    y = checkpoint(reads_hidden, x, use_reentrant=form == "reentrant")
+    x.grad = None
+    hidden.add_(1)
+    y.backward(torch.ones_like(y))
+    hidden.sub_(1)
+    expected = x.grad
+    x.grad = None
+    reads_hidden(x).backward(torch.ones_like(y))
+    assert torch.equal(x.grad, expected)
+
+
+WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, arguments, foreign_storage, many_anchors, nothing_leaks)  # fmt: skip
 form = sys.argv[1]
 for way in WAYS:
     way(form)
