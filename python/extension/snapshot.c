@@ -201,8 +201,11 @@ Py_ssize_t reprise_py_snapshot_moved(reprise_py_snapshot *self) {
         const reprise_py_tensor *then = &self->plan->tensors[i];
         size_t address, size;
         if (tensor == NULL) return i;
-        if (then->data != 0 && reprise_py_data(tensor) == then->data) continue;
-        if (reprise_py_storage(tensor, &address, &size) < 0) { /* another view of the same storage has not moved */
+        if (then->data != 0) { /* elsewhere in the same storage is moved as well: other bytes than the forward's would be read */
+            if (reprise_py_data(tensor) != then->data) return i;
+            continue;
+        }
+        if (reprise_py_storage(tensor, &address, &size) < 0) {
             if (!PyErr_ExceptionMatches(PyExc_Exception)) return -2;
             PyErr_Clear(); /* a tensor without a storage any more: moved */
             return i;

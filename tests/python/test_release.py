@@ -166,6 +166,29 @@ def test_replaced_storage_is_rejected_by_name(reference, form):
     assert bool((module.queue == 0).all())
 
 
+class Paged(nn.Module):
+    """Adds a page of a pool: one tensor that is put here and there in one storage."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.pool = nn.Linear(8, 8), torch.arange(32.0).view(4, 8) / 8
+        self.page = self.pool[0].detach()
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x) + self.page)
+
+
+def test_a_tensor_put_elsewhere_in_its_storage_is_rejected_by_name(reference, form):
+    module = Paged()
+    for i in (1, 2):  # at another place in a later forward: nothing is wrong with that
+        module.page.data = module.pool[i]
+        form(module, make_input()).sum().backward()
+    loss = form(module, make_input()).sum()
+    module.page.data = module.pool[3]
+    with pytest.raises(RejectedError, match="page.*generation"):
+        loss.backward()
+
+
 def test_replaced_storage_under_warn_goes_on(warning, form):
     module = Queue(inside=False)
     loss = form(module, make_input()).sum()

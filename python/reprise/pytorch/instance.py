@@ -183,8 +183,8 @@ class Instance:
             adapter.reject(
                 self,
                 REJECTED,
-                "the storage of %s was freed, resized or reallocated since the forward (another generation), so its bytes cannot be loaded; keep "
-                "the buffer in place between forward and backward, or exclude the segment with REPRISE_EXCLUDE" % moved,
+                "the storage of %s was freed, resized or reallocated since the forward (another generation), or the tensor put elsewhere in it, so its "
+                "bytes cannot be loaded; keep the buffer in place between forward and backward, or exclude the segment with REPRISE_EXCLUDE" % moved,
             )
         self.replays += 1
         gated = self.reentrant and self.replays == 1 and self.phase == DONE

@@ -194,7 +194,8 @@ class PythonSnapshot:
     def __init__(self, entries, tensors):
         self._rollback = [entry[4] for entry in entries]
         self._entries = [present(kind, container, key) for kind, container, _, key, _ in entries]
-        self._tensors = [(self._entries[e][4][s], address, size) for e, s, address, size in tensors]
+        found = [(self._entries[e][4][s], address, size) for e, s, address, size in tensors]
+        self._tensors = [(tensor, address, size, tensor.data_ptr()) for tensor, address, size in found]
 
     def changed(self):
         indices = []
@@ -210,12 +211,12 @@ class PythonSnapshot:
         return self._entries[index]
 
     def tensors(self):
-        return [tensor for tensor, _, _ in self._tensors]
+        return [tensor for tensor, _, _, _ in self._tensors]
 
     def moved(self):
-        for i, (tensor, address, size) in enumerate(self._tensors):
+        for i, (tensor, address, size, data) in enumerate(self._tensors):
             storage = tensor.untyped_storage()
-            if storage.data_ptr() != address or storage.nbytes() != size:
+            if storage.data_ptr() != address or storage.nbytes() != size or tensor.data_ptr() != data:
                 return i
         return -1
 

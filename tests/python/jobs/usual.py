@@ -187,6 +187,22 @@ def storage_replaced(form):
         raise AssertionError("replayed on a replaced storage")
 
 
+def moved_in_storage(form):
+    net, pool = Net(), torch.arange(128.0).view(16, 8) / 128
+    net.b.weight.data = pool[:8]
+    run(net, form)
+    run(net, form)
+    net.b.weight.data = pool[4:12]  # between two calls: nothing is wrong with that
+    expected = run(net, "retained")
+    assert equal(run(net, form), expected) and equal(run(net, form), expected)
+    try:
+        run(net, form, lambda: setattr(net.b.weight, "data", pool[8:]))
+    except RejectedError as error:
+        assert "b.weight" in str(error), error
+    else:
+        raise AssertionError("replayed on other bytes of the same storage")
+
+
 def arguments(form):
     net = Net()
     whole = torch.linspace(-1, 1, 64).view(2, 4, 8).requires_grad_()
@@ -430,7 +446,7 @@ def many_anchors(form):
     assert torch.equal(x.grad, expected)
 
 
-WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, arguments, foreign_storage, many_anchors, nothing_leaks)  # fmt: skip
+WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, moved_in_storage, arguments, foreign_storage, many_anchors, nothing_leaks)  # fmt: skip
 form = sys.argv[1]
 for way in WAYS:
     way(form)
