@@ -110,8 +110,9 @@ static int record(void *context, PyObject *key, PyObject *value) {
         b->capacity = capacity;
     }
     reprise_py_slot *slot = &b->plan->slots[b->plan->slot_count++];
-    Py_XINCREF(key);
     slot->key = key;
+    slot->holds_key = key != NULL && is_atom(Py_TYPE(key)); /* any other may lead back to the anchor, which must be able to go */
+    if (slot->holds_key) Py_INCREF(key);
     slot->value = value;
     slot->type = Py_TYPE(value);
     b->atoms_only &= is_atom(slot->type);
@@ -200,7 +201,8 @@ static void plan_dealloc(PyObject *object) {
         Py_XDECREF(self->entries[i].owner);
         Py_XDECREF(self->entries[i].key);
     }
-    for (Py_ssize_t i = 0; i < self->slot_count; i++) Py_XDECREF(self->slots[i].key);
+    for (Py_ssize_t i = 0; i < self->slot_count; i++)
+        if (self->slots[i].holds_key) Py_DECREF(self->slots[i].key);
     free(self->entries);
     free(self->slots);
     free(self->tensors);

@@ -58,9 +58,10 @@ typedef struct {
 } reprise_py_entry;
 
 typedef struct {
-    PyObject *key; /* strong, or NULL */
+    PyObject *key; /* strong if it is a number or a string, else an address to compare with; or NULL */
     void *value;   /* an address to compare with, never followed */
     void *type;
+    int holds_key;
 } reprise_py_slot;
 
 typedef struct {

@@ -166,6 +166,17 @@ def test_replaced_storage_is_rejected_by_name(reference, form):
     assert bool((module.queue == 0).all())
 
 
+def test_a_module_that_is_a_key_of_its_own_table_is_not_kept_alive(reference, form):
+    module = Step()
+    module.table = {module: 1, (module, 0): 2}
+    gone = weakref.ref(module)
+    form(module, make_input()).sum().backward()
+    form(module, make_input()).sum().backward()
+    del module
+    gc.collect()
+    assert gone() is None
+
+
 class Paged(nn.Module):
     """Adds a page of a pool: one tensor that is put here and there in one storage."""
 
