@@ -8,7 +8,7 @@ typedef reprise_py_site Site;
 typedef reprise_py_call Call;
 
 static PyObject *tensor_type, *resizable;
-static PyObject *name_storage, *name_data_ptr, *name_nbytes, *name_is_cpu;
+static PyObject *name_storage, *name_data_ptr, *name_nbytes, *name_is_cpu, *name_bits;
 const char *const reprise_py_argument_names[MOST_ARGUMENTS] = {
     "argument 0", "argument 1", "argument 2",  "argument 3",  "argument 4",  "argument 5",  "argument 6",  "argument 7",
     "argument 8", "argument 9", "argument 10", "argument 11", "argument 12", "argument 13", "argument 14", "argument 15"};
@@ -39,13 +39,14 @@ static int read_addresses(Site *self, PyObject *addresses) {
     return 0;
 }
 
-/* Site(module's weak reference, segment, plan of the generators, plan of the module, items, addresses, generators, holds, with_numpy) */
+/* Site(module's weak reference, segment, plan of the generators, plan of the module, items, addresses, generators, holds, numpy) */
 static PyObject *site_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *module, *name, *first, *second, *items, *addresses, *generators;
-    int holds, with_numpy;
+    PyObject *numpy;
+    int holds;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OUOOOOO!pp:Site", &module, &name, &first, &second, &items, &addresses, &PyList_Type, &generators, &holds,
-                          &with_numpy))
+    if (!PyArg_ParseTuple(args, "OUOOOOO!pO:Site", &module, &name, &first, &second, &items, &addresses, &PyList_Type, &generators, &holds,
+                          &numpy))
         return NULL;
     if (!PyWeakref_Check(module) || !reprise_py_is_plan(first) || !reprise_py_is_plan(second) || !reprise_py_is_items(items)) {
         PyErr_SetString(PyExc_TypeError, "a Site needs a weak reference, two Plans and Items");
@@ -64,9 +65,12 @@ static PyObject *site_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     Py_INCREF(self->plans[1] = second);
     Py_INCREF(self->items = items);
     self->holds = holds;
-    self->with_numpy = with_numpy;
+    const int of_numpy =
+        numpy == Py_None || PyArg_ParseTuple(numpy, "OO;numpy's are (RandomState, bit generator)", &self->numpy, &self->bits);
+    Py_XINCREF(self->numpy);
+    if (self->bits != NULL) self->bits_type = Py_TYPE(self->bits);
     self->name = PyUnicode_AsEncodedString(name, "utf-8", "replace");
-    int failed = self->name == NULL || read_addresses(self, addresses) < 0;
+    int failed = !of_numpy || self->name == NULL || read_addresses(self, addresses) < 0;
     for (Py_ssize_t i = 0; !failed && i < count; i++) {
         self->generator_count = (int)i + 1;
         failed = reprise_py_generator_read(PyList_GetItem(generators, i), &self->generators[i]) < 0;
@@ -80,6 +84,7 @@ static void site_dealloc(PyObject *object) {
     Site *self = (Site *)object;
     PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->module);
+    Py_XDECREF(self->numpy);
     Py_XDECREF(self->name);
     Py_XDECREF(self->plans[0]);
     Py_XDECREF(self->plans[1]);
@@ -226,9 +231,15 @@ static int begin_forward(Call *call, unsigned int options) {
     return 0;
 }
 
-/* Has numpy come since the site was made? Its generators belong to every scope then. */
-static int numpy_came(const Site *site) {
-    if (site->with_numpy) return 0;
+/* Has numpy come since the site was made, or another bit generator under its own? They belong to every scope. */
+static int numpy_changed(const Site *site) {
+    if (site->numpy != NULL) {
+        PyObject *bits = PyObject_GetAttr(site->numpy, name_bits);
+        const int same = bits != NULL && bits == site->bits && Py_TYPE(bits) == site->bits_type;
+        if (bits == NULL) PyErr_Clear(); /* the full rule knows what to do about it */
+        Py_XDECREF(bits);
+        return !same;
+    }
     PyObject *modules = PyImport_GetModuleDict();
     return modules == NULL || PyDict_GetItemString(modules, "numpy.random") != NULL;
 }
@@ -240,7 +251,7 @@ static PyObject *site_begin(PyObject *object, PyObject *arguments) {
     unsigned int options;
     if (!PyArg_ParseTuple(arguments, "OO!I:begin", &module, &PyTuple_Type, &args, &options)) return NULL;
     if (reprise_py_table() == NULL) Py_RETURN_NONE;
-    if (PyWeakref_GetObject(self->module) != module || numpy_came(self)) Py_RETURN_NONE;
+    if (PyWeakref_GetObject(self->module) != module || numpy_changed(self)) Py_RETURN_NONE;
     Call *call = reprise_py_call_made(self);
     if (call == NULL) return NULL;
     int state = add_arguments(call, args);
@@ -288,7 +299,11 @@ int reprise_py_site_ready(PyObject *module) {
     const struct {
         PyObject **name;
         const char *text;
-    } names[] = {{&name_storage, "untyped_storage"}, {&name_data_ptr, "data_ptr"}, {&name_nbytes, "nbytes"}, {&name_is_cpu, "is_cpu"}};
+    } names[] = {{&name_storage, "untyped_storage"},
+                 {&name_data_ptr, "data_ptr"},
+                 {&name_nbytes, "nbytes"},
+                 {&name_is_cpu, "is_cpu"},
+                 {&name_bits, "_bit_generator"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((*names[i].name = PyUnicode_InternFromString(names[i].text)) == NULL) return -1;
     PyObject *site = PyType_FromSpec(&site_spec);

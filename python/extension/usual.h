@@ -18,8 +18,10 @@ typedef struct {
     PyObject *items;
     uintptr_t *addresses; /* of the module's buffers, sorted: arguments that lie there are not items of their own */
     size_t address_count;
-    int holds;      /* there are storages that were not allocated here: they are kept alive until release */
-    int with_numpy; /* numpy's generators are in the scope already */
+    int holds;       /* there are storages that were not allocated here: they are kept alive until release */
+    PyObject *numpy; /* its RandomState, whose generators are in the scope already, or NULL */
+    void *bits;      /* the bit generator under it: addresses to compare with, never followed */
+    void *bits_type;
     int generator_count;
     reprise_py_generator generators[MOST_GENERATORS];
 } reprise_py_site;

@@ -13,6 +13,7 @@ WAYS = (
 )
 WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments foreign_storage many_anchors nothing_leaks"
 WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced moved_in_storage arguments foreign_storage many_anchors nothing_leaks"
+WAYS = "nothing_changed weight_changed attribute_changed generator_moved bit_generator_replaced counted_once only_the_replay_writes replay_fails storage_replaced moved_in_storage arguments foreign_storage many_anchors nothing_leaks"
 
 
 @pytest.mark.parametrize("form", ("nonreentrant", "reentrant"))

@@ -114,9 +114,13 @@ def _numpy():
     return sys.modules.get("numpy.random")
 
 
-def with_numpy():
-    """Has numpy been loaded (with its generators)?"""
-    return _numpy() is not None
+def numpy_default():
+    """numpy's own RandomState and the bit generator under it, which can be replaced; None while numpy is not loaded."""
+    np_random = _numpy()
+    if np_random is None:
+        return None
+    state = np_random.mtrand._rand
+    return state, getattr(state, "_bit_generator", None)
 
 
 def is_generator(value):
@@ -343,15 +347,16 @@ def defaults():
     """(items, states, dicts) of the process-wide generators: torch's, Python's, numpy's once it is loaded; made once. dicts: Python state of
     theirs, with the objects that own it."""
     global _defaults
-    with_numpy = _numpy() is not None
-    if _defaults is not None and _defaults[0] == with_numpy:
+    numpy = numpy_default()
+    known = numpy and (id(numpy[1]), type(numpy[1]))  # not the generator itself: the region of one that was dropped must be seen to be freed
+    if _defaults is not None and _defaults[0] == known:
         return _defaults[1]
     items, states = states_of(random._inst, "random.default")
-    if with_numpy:
-        more = states_of(_numpy().mtrand._rand, "numpy.default")
+    if numpy:
+        more = states_of(numpy[0], "numpy.default")
         items, states = items + more[0], states + more[1]
     states = [_torch_state(torch.default_generator, "torch.default")] + states
-    _defaults = (with_numpy, (items, states, [random._inst]))
+    _defaults = (known, (items, states, [random._inst]))
     return _defaults[1]
 
 

@@ -248,7 +248,7 @@ class Scopes:
                 list(part.addresses),
                 [state.region() for state in states],
                 part.foreign or defaults.foreign,
-                generators.with_numpy(),
+                generators.numpy_default(),
             )
         except Exception:  # more generators than it takes; whatever else: the full rule has the scope, and protects it as well
             return False

@@ -107,6 +107,23 @@ def generator_moved(form):
             assert torch.equal(torch.rand(3), after)
 
 
+class Draws(Net):
+    def forward(self, x):
+        return super().forward(x * np.random.rand())
+
+
+def bit_generator_replaced(form):
+    net, own = Draws(), np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(3))
+    expected, after = run(net, "retained", lambda: np.random.rand(5)), np.random.rand()
+    run(net, form)
+    for _ in range(3):
+        np.random.set_bit_generator(np.random.PCG64(3))
+        assert equal(run(net, form, lambda: np.random.rand(5)), expected) and np.random.rand() == after
+    np.random.set_bit_generator(own)
+    run(net, form)
+
+
 def counted_once(form):
     net = Net()
     net.count = True
@@ -446,7 +463,7 @@ def many_anchors(form):
     assert torch.equal(x.grad, expected)
 
 
-WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, counted_once, only_the_replay_writes, replay_fails, storage_replaced, moved_in_storage, arguments, foreign_storage, many_anchors, nothing_leaks)  # fmt: skip
+WAYS = (nothing_changed, weight_changed, attribute_changed, generator_moved, bit_generator_replaced, counted_once, only_the_replay_writes, replay_fails, storage_replaced, moved_in_storage, arguments, foreign_storage, many_anchors, nothing_leaks)  # fmt: skip
 form = sys.argv[1]
 for way in WAYS:
     way(form)
