@@ -162,6 +162,8 @@ class Scopes:
         parts, hidden = self._parts, self._hidden
         self.__init__()
         self._hidden = hidden  # found once per segment, in its first forward
+        for _, part in parts.values():
+            part.usual = None
         parts.clear()
 
     # ---- one forward ----------------------------------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ class Scopes:
         """The scope of `function(*args, **kwargs)`, and the items of its arguments; says once per segment what cannot be protected."""
         scope = Scope()
         plain = self._plain_arguments(scope, function, args, kwargs)
-        if plain is not None and not self._hidden and engine.interposed:
+        if plain is not None and segment not in self._hidden and engine.interposed:
             return self._find_plain(engine, segment, scope, function, args, plain)
         anchors, part = ([(function, type(function).__name__)], None) if plain is not None else self._outside(function, args, kwargs)
         parts = [self._defaults()]
@@ -305,12 +307,15 @@ class Scopes:
             self.clear()
         old = known[1] if known is not None else None
         if old is not None:
+            old.usual = None  # which holds the part: what is not used any more goes at once, not when the collector comes by
             self._forget_packed(old)
 
         def gone(_, parts=self._parts, key=key, scopes=weakref.ref(self)):
             entry = parts.pop(key, None)
-            if entry is not None and scopes() is not None:
-                scopes()._forget_packed(entry[1])
+            if entry is not None:
+                entry[1].usual = None
+                if scopes() is not None:
+                    scopes()._forget_packed(entry[1])
 
         self._parts[key] = (weakref.ref(anchor, gone), part)
         return part, part.take()

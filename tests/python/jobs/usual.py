@@ -406,6 +406,16 @@ def nothing_leaks(form):
         run(net, form)
     checkpoint(net, torch.ones(1, 8, requires_grad=True), use_reentrant=form == "reentrant")  # dropped
     gc.collect()
+    parts = sum(type(o) is Part for o in gc.get_objects())
+    gc.disable()
+    for _ in range(20):  # without the collector's help
+        other = Net()
+        run(other, form)
+        other.a = nn.Linear(8, 8)
+        run(other, form)
+        del other
+    assert sum(type(o) is Part for o in gc.get_objects()) < parts + 10
+    gc.enable()
     left = [o for o in gc.get_objects() if type(o) in (extension.Call, Instance)]
     assert not left, left
     assert patch.active().adapter.outstanding() == 0
