@@ -8,12 +8,10 @@ from test_attach import run
 
 JOB = str(pathlib.Path(__file__).parent / "jobs" / "usual.py")
 WAYS = (
-    "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments "
-    "many_arguments many_changes structure_changed own_generator another_thread_replays threads numpy_comes foreign_storage nothing_leaks"
+    "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced moved_in_storage "
+    "arguments many_arguments many_changes structure_changed own_generator another_thread_replays threads numpy_comes bit_generator_replaced "
+    "foreign_storage many_anchors nothing_leaks"
 )
-WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced arguments foreign_storage many_anchors nothing_leaks"
-WAYS = "nothing_changed weight_changed attribute_changed generator_moved counted_once only_the_replay_writes replay_fails storage_replaced moved_in_storage arguments foreign_storage many_anchors nothing_leaks"
-WAYS = "nothing_changed weight_changed attribute_changed generator_moved bit_generator_replaced counted_once only_the_replay_writes replay_fails storage_replaced moved_in_storage arguments foreign_storage many_anchors nothing_leaks"
 
 
 @pytest.mark.parametrize("form", ("nonreentrant", "reentrant"))
