@@ -121,6 +121,25 @@ def test_early_stop_before_a_saved_tensor_is_filled(reference, capfd):
     assert "before it is filled" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("method", (False, True))
+def test_early_stop_is_looked_at_in_evaluation_and_in_training(reference, capfd, method):
+    """RReLU fills late in training alone: a first call in evaluation must not speak for it."""
+
+    def program(call, module):
+        gradients = []
+        for training in (False, True, True):
+            module.train(training)
+            x = make_input()
+            call(module.forward if method else module, x).pow(2).sum().backward()
+            gradients.append(x.grad)
+        return gradients
+
+    assert_as_retained(
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.RReLU(0.1, 0.9)), program, lambda f, *a: torch.utils.checkpoint.checkpoint(f, *a, use_reentrant=False)
+    )
+    assert "before it is filled" in capfd.readouterr().err
+
+
 def test_ordinary_segments_keep_early_stop(reference):
     module = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Dropout(0.3))
     torch.utils.checkpoint.checkpoint(module, make_input(), use_reentrant=False).sum().backward()

@@ -59,18 +59,19 @@ class Adapter:
                 "segment %s uses %d tensors that are not reachable from it (%s): they are protected from its next forward on" % (name, len(missed), shapes),
             )
 
-    def check_early_stop(self, name):
-        return self._calibrate and name not in self._stop_checked
+    # `habit`: a segment's name, and whether it is in training (Instance.habit).
+    def check_early_stop(self, habit):
+        return self._calibrate and habit not in self._stop_checked
 
-    def early_stop(self, name):
+    def early_stop(self, habit):
         """False where the replay must not stop early, None where torch's own rule stands."""
-        return False if name in self._no_early_stop or self.check_early_stop(name) else None
+        return False if habit in self._no_early_stop or self.check_early_stop(habit) else None
 
-    def early_stop_checked(self, name, harmed):
-        self._stop_checked.add(name)
+    def early_stop_checked(self, habit, harmed):
+        self._stop_checked.add(habit)
         if harmed:
-            self._no_early_stop.add(name)
-            say_once(("stop", name), "segment %s saves a tensor before it is filled; its replays are no longer stopped early" % name)
+            self._no_early_stop.add(habit)
+            say_once(("stop", habit), "segment %s saves a tensor before it is filled; its replays are no longer stopped early" % habit[0])
 
     # ---- trouble ----------------------------------------------------------------------------------------------------------------------------
 

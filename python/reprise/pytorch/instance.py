@@ -22,6 +22,7 @@ class Instance:
         "adapter",
         "function",
         "name",
+        "habit",
         "reentrant",
         "phase",
         "number",
@@ -44,6 +45,11 @@ class Instance:
     def __init__(self, adapter, function, name, reentrant, usual=None):
         self.adapter, self.function, self.name, self.reentrant = adapter, function, name, reentrant
         self.phase, self.number, self.execution, self.action = NEW, 0, 0, REPLAY
+        training = getattr(function, "training", None)
+        if training is None:  # a method
+            training = getattr(getattr(function, "__self__", None), "training", None)
+        # Whether a replay may stop early is found out once for each: an operator may save otherwise in training (RReLU).
+        self.habit = (name, training)
         self.usual = usual  # of the module, where the extension can begin by itself
         self.call = self._scope = self.check = None
         self._generators, self.replays, self.wrote = (), 0, ()
@@ -76,7 +82,7 @@ class Instance:
     def __call__(self, *args, **kwargs):
         if self.phase != NEW:
             call, adapter = self.call, self.adapter
-            if call is None or self.reentrant or not (adapter.settled or self.name in adapter._stop_checked):
+            if call is None or self.reentrant or not (adapter.settled or self.habit in adapter._stop_checked):
                 return self.replay(args, kwargs)
             result = call.replay(self, adapter.lock, self.function, args, kwargs, False)
             return self.replay(args, kwargs) if result is NotImplemented else result
@@ -308,7 +314,7 @@ class _Replay:
         if dirty:
             dirty = self._without_generators(dirty)
         check = None
-        if not instance.reentrant and adapter.check_early_stop(instance.name):
+        if not instance.reentrant and adapter.check_early_stop(instance.habit):
             check = EarlyStopCheck(adapter.compat, {item[0] for item in instance.scope.items()})
             self.early_stop = check if check.usable else None
         if not dirty:
@@ -358,7 +364,7 @@ class _Replay:
                 finally:
                     self.rollback.leave(instance.wrote if self.gated and error is None else None)
         if self.early_stop is not None:
-            adapter.early_stop_checked(instance.name, stopped and self.early_stop.harmed())
+            adapter.early_stop_checked(instance.habit, stopped and self.early_stop.harmed())
         if not stopped:
             if status != OK:
                 say(adapter.engine.last_error())

@@ -216,10 +216,10 @@ class Patch:
                 instance.end()
                 return
             try:
-                if adapter.settled or instance.name in adapter._stop_checked and instance.name not in adapter._no_early_stop:
+                if adapter.settled or instance.habit in adapter._stop_checked and instance.habit not in adapter._no_early_stop:
                     next(below)
                 else:
-                    with compat.early_stop(adapter.early_stop(instance.name)):
+                    with compat.early_stop(adapter.early_stop(instance.habit)):
                         next(below)
                 if context is compat.no_context and not (adapter.settled or instance.name in adapter._scope_checked):
                     instance.enter_check()
