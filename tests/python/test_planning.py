@@ -62,6 +62,7 @@ VARIANTS = {
     "special": {"reentrant": [4, 7], "saves": [5]},
     "accumulated": {"accumulate": 2},
     "two": {"optimizers": 2},
+    "in_backward": {"in_backward": True},
     "evaluated": {"evaluate": True, "steps": 12},
     "workers": {"workers": 1, "steps": 12},
     "shrinks": {"shrink_at": 9, "steps": 22},

@@ -94,7 +94,7 @@ class Rows(torch.utils.data.Dataset):
         return torch.full((WIDTH,), float(i % 7))
 
 
-def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_at=0, accumulate=1, evaluate=False, optimizers=1, workers=0, extra_at=0):
+def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_at=0, accumulate=1, evaluate=False, optimizers=1, workers=0, extra_at=0, in_backward=False):
     seed()
     model = build(blocks, saves if checkpoint else ())
     if checkpoint:
@@ -104,7 +104,12 @@ def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_a
             reprise.segment("block %d" % i)(block)
     parameters = list(model.parameters())
     parts = [parameters[i::optimizers] for i in range(optimizers)]
+    if in_backward:  # each parameter has an optimizer of its own, which steps as soon as its gradient is there
+        parts = [[parameter] for parameter in parameters]
     every = [torch.optim.SGD(part, lr=0.01, momentum=0.9) for part in parts]
+    if in_backward:
+        for parameter, optimizer in zip(parameters, every):
+            parameter.register_post_accumulate_grad_hook(lambda parameter, optimizer=optimizer: optimizer.step())
 
     def run(x, some):
         for i, block in enumerate(some):
@@ -126,7 +131,7 @@ def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_a
             loss = run(x, used).pow(2).mean()
             loss.backward()
             losses.append(loss.detach())
-        for optimizer in every:
+        for optimizer in () if in_backward else every:
             optimizer.step()
         if evaluate:
             model.eval()
