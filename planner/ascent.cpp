@@ -15,6 +15,7 @@ constexpr double kScale = 1 << kShift;
 constexpr double kUsageSlack = 2e-5;
 constexpr size_t kMostFresh = 4;      // slots made active at a time
 constexpr int kMostLengthened = 12;   // times the bundle method's step is
+constexpr double kSmallGap = 0.05;    // between a relaxed plan and the bound, as a part of the bound
 constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound says nothing yet
 
 }  // namespace
@@ -150,7 +151,24 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
     return out.bound;
 }
 
-// The same by a bundle method: fewer but dearer steps, for multipliers near the best.
+// What the plan takes at any multipliers.
+Search::Plane Search::plane_of(const std::vector<uint8_t> &replay, const std::vector<uint8_t> &mechanism, const std::vector<int64_t> &at,
+                               bool offer) {
+    plan_.set(Choice{replay, mechanism});
+    work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
+    if (offer) incumbent_.offer(plan_);
+    Plane out{static_cast<double>(plan_.time()) * kScale, {}, plan_.memory()};
+    for (size_t k = 0; k < at.size(); k++) {
+        out.slope.push_back(static_cast<double>(out.usage[static_cast<size_t>(lagrangian_.slots()[k])] - budget_));
+        out.value += out.slope[k] * static_cast<double>(at[k]);
+    }
+    return out;
+}
+
+// The same by a bundle method: fewer but dearer steps, for multipliers near the best. Where payments leave next to no gap a relaxed plan's
+// own time and memory are a plane that no bound exceeds, also in slots that become active later: the mix of these plans that fits the
+// active slots tells which others are missing. Elsewhere a relaxed plan says little about the bound, and the excess that its payments hold
+// is used.
 int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out) {
     Bundle bundle;
     Relaxed relaxed;
@@ -159,7 +177,7 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
     int64_t best_bound = INT64_MIN;
     double length = 0, promised = 0;
     int missed = 0, lengthened = 0;
-    bool fresh = true;
+    bool fresh = true, exact = false;
     auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
         double total = 0;
@@ -171,28 +189,32 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         lagrangian_.evaluate(at, fixing, relaxed);
         counters_.evaluations++;
         bool better = fresh || relaxed.bound > best_bound;
-        auto value = static_cast<double>(relaxed.bound);
-        std::vector<double> slope(relaxed.excess.begin(), relaxed.excess.begin() + lagrangian_.count());
-        if (fresh) bundle.restart(point, value);
-        if (grow) {
-            plan_.set(Choice{relaxed.replay, relaxed.mechanism});
-            work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
-            incumbent_.offer(plan_);
-        }
-        bool misleading = !bundle.add(point, value, slope, plan_.memory());
-        if (!relaxed.other_excess.empty()) {
-            if (grow) {
-                plan_.set(Choice{relaxed.other_replay, relaxed.mechanism});
-                work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
-                incumbent_.offer(plan_);
-            }
-            relaxed.other_excess.resize(slope.size());
-            misleading = !bundle.add(point, value, relaxed.other_excess, plan_.memory()) && misleading;
-        }
         if (better) {
             best_bound = relaxed.bound;
             best = at;
         }
+        auto value = static_cast<double>(relaxed.bound);
+        std::vector<Plane> planes{plane_of(relaxed.replay, relaxed.mechanism, at, grow)};
+        double lowest = planes[0].value;
+        if (!relaxed.other_excess.empty()) {
+            planes.push_back(plane_of(relaxed.other_replay, relaxed.mechanism, at, grow));
+            lowest = std::min(lowest, planes[1].value);
+        }
+        if (fresh) exact = lowest - value < kSmallGap * std::abs(value);
+        if (exact) {
+            value = lowest;
+        } else {
+            auto count = static_cast<size_t>(lagrangian_.count());
+            relaxed.excess.resize(count);
+            relaxed.other_excess.resize(count);
+            planes[0].slope = relaxed.excess;
+            if (planes.size() > 1) planes[1].slope = relaxed.other_excess;
+            for (Plane &plane : planes) plane.value = value;
+        }
+        if (fresh) bundle.restart(point, value);
+        const std::vector<double> &slope = planes[0].slope;
+        bool misleading = true;
+        for (const Plane &plane : planes) misleading = !bundle.add(point, plane.value, plane.slope, plane.usage) && misleading;
         if (best_bound > incumbent_.cutoff()) break;
         if (grow && step % 20 == 10) incumbent_.repair(plan_, relaxed.reduced, fixing);
         if (incumbent_.enough()) break;
@@ -205,7 +227,7 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
             length = 0.05 * std::max(target - value, kScale) / norm;
         }
         if (!fresh) {
-            if (better && value - bundle.value() > 0.1 * promised) {
+            if ((exact || better) && value - bundle.value() > 0.1 * promised) {
                 if (value - bundle.value() > 0.6 * promised) length *= 2;
                 bundle.move_center(point, value);
                 missed = 0;
@@ -216,6 +238,7 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         fresh = false;
         // On a ridge both sides' planes cancel out, and what is left asks for a far longer step; too long a one is hard to solve for.
         double least = 2e-5 * std::abs(bundle.value());
+        double plain_length = length;
         promised = bundle.propose(length, point);
         for (; promised < least && lengthened < kMostLengthened; lengthened++)
             promised = bundle.propose(length *= promised < 0 ? 0.2 : 6, point);
@@ -224,10 +247,13 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         std::vector<int> more;
         if (grow && lagrangian_.count() < kMostSlots) more = exceeded(bundle.usage());
         if (more.empty()) break;
+        std::vector<int> old = lagrangian_.slots();
         activate(more, best);
-        point.assign(best.begin(), best.end());
-        fresh = true;
+        bundle.widen(old, lagrangian_.slots(), budget_);
         lengthened = 0;
+        length = plain_length;
+        promised = bundle.propose(length, point);
+        work_.used += bundle.take_work();
     }
     multipliers = best;
     lagrangian_.evaluate(multipliers, fixing, out, true);

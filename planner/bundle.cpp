@@ -74,6 +74,22 @@ void Bundle::move_center(const std::vector<double> &point, double value) {
     value_ = value;
 }
 
+void Bundle::widen(const std::vector<int> &before, const std::vector<int> &now, int64_t budget) {
+    std::vector<double> center(now.size(), 0.0);
+    std::vector<std::vector<double>> slope(planes(), std::vector<double>(now.size()));
+    for (size_t k = 0, old = 0; k < now.size(); k++) {
+        bool known = old < before.size() && before[old] == now[k];
+        if (known) center[k] = center_[old];
+        for (size_t i = 0; i < planes(); i++)
+            slope[i][k] = known ? slope_[i][old] : static_cast<double>(usage_[i][static_cast<size_t>(now[k])] - budget);
+        old += known;
+    }
+    center_ = std::move(center);
+    slope_ = std::move(slope);
+    for (size_t i = 0; i < planes(); i++)
+        for (size_t j = 0; j <= i; j++) gram_[i][j] = gram_[j][i] = product(slope_[i], slope_[j]);
+}
+
 // The shares that are best when the coordinates in zero_ become 0: exchanges between two planes.
 void Bundle::share_out(double step) {
     size_t count = planes(), size = center_.size();

@@ -19,6 +19,8 @@ class Bundle {
     bool add(const std::vector<double> &point, double value, const std::vector<double> &slope, const std::vector<int64_t> &usage);
     // `point`, where the function has `value`, is the best one known.
     void move_center(const std::vector<double> &point, double value);
+    // More coordinates: the slots `now` instead of `before` (sorted, all of these among them). The planes' usages tell their slopes there.
+    void widen(const std::vector<int> &before, const std::vector<int> &now, int64_t budget);
     // Where all planes promise most within a step of about `step` (time / memory squared); no coordinate is negative. Returns by how much
     // more than at the center they promise.
     double propose(double step, std::vector<double> &point);

@@ -186,7 +186,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
     bool warm = !warm_.empty();
     ascend(multipliers, fixing, warm ? 40 : 200, true, warm ? 0.25 : 1.0, relaxed);
     for (int steps : {100, 60}) {
-        if (gap(relaxed.bound) < 0.004 || incumbent_.feasibility() || warm || work_.spent()) break;
+        if (gap(relaxed.bound) < 0.001 || incumbent_.feasibility() || warm || work_.spent()) break;
         drop_idle_slots(multipliers, fixing, relaxed);
         pick_variant(multipliers, fixing, relaxed);
         climb(multipliers, fixing, steps, true, relaxed);

@@ -39,6 +39,12 @@ class Search {
     // ascent.cpp
     int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
     int64_t climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out);
+    struct Plane {
+        double value;
+        std::vector<double> slope;
+        std::vector<int64_t> usage;
+    };
+    Plane plane_of(const std::vector<uint8_t> &replay, const std::vector<uint8_t> &mechanism, const std::vector<int64_t> &at, bool offer);
     void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
     std::vector<int> exceeded(const std::vector<double> &usage) const;
     bool grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed, bool repair);

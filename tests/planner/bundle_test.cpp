@@ -68,6 +68,23 @@ TEST(Bundle, MixesUsages) {
     EXPECT_NEAR(bundle.usage()[0], 200, 1);
 }
 
+// Two plans, of which one exceeds slot 2 (usage 30 of 20) and the other one slot 5 (25 of 20): the second price is found from the planes
+// that were there before, and both together promise what the plans cost.
+TEST(Bundle, WidensByUsage) {
+    Bundle bundle;
+    std::vector<double> point{3};
+    bundle.restart(point, 100);
+    bundle.add(point, 100, {10}, {0, 0, 30, 0, 0, 18});
+    bundle.add(point, 130, {-10}, {0, 0, 10, 0, 0, 25});
+    bundle.widen({2}, {2, 5}, 20);
+    double promised = bundle.propose(1e6, point);
+    ASSERT_EQ(point.size(), 2U);
+    // 100 + 10 (x - 3) - 2 y and 130 - 10 (x - 3) + 5 y meet and rise together along y.
+    EXPECT_GT(point[1], 0);
+    EXPECT_NEAR(10 * (point[0] - 3) - 2 * point[1], 30 - 10 * (point[0] - 3) + 5 * point[1], 1e-3 * promised);
+    EXPECT_GT(promised, 15);
+}
+
 TEST(Bundle, SaysWhatCannotBe) {
     Bundle bundle;
     bundle.restart({0}, 10);
