@@ -211,10 +211,11 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
             if (planes.size() > 1) planes[1].slope = relaxed.other_excess;
             for (Plane &plane : planes) plane.value = value;
         }
-        if (fresh) bundle.restart(point, value);
+        if (fresh) bundle.restart(point, value, exact);
         const std::vector<double> &slope = planes[0].slope;
         bool misleading = true;
         for (const Plane &plane : planes) misleading = !bundle.add(point, plane.value, plane.slope, plane.usage) && misleading;
+        if (exact) value = bundle.value_at(point);
         if (best_bound > incumbent_.cutoff()) break;
         if (grow && step % 20 == 10) incumbent_.repair(plan_, relaxed.reduced, fixing);
         if (incumbent_.enough()) break;

@@ -25,7 +25,8 @@ double Bundle::product(const std::vector<double> &a, const std::vector<double> &
     return sum;
 }
 
-void Bundle::restart(const std::vector<double> &center, double value) {
+void Bundle::restart(const std::vector<double> &center, double value, bool exact) {
+    exact_ = exact;
     center_ = center;
     value_ = value;
     slope_.clear();
@@ -51,6 +52,11 @@ bool Bundle::add(const std::vector<double> &point, double value, const std::vect
     }
     double error = value - value_;
     for (size_t k = 0; k < slope.size(); k++) error += slope[k] * (center_[k] - point[k]);
+    if (exact_ && error < 0) {
+        value_ += error;
+        for (double &other : error_) other -= error;
+        error = 0;
+    }
     slope_.push_back(slope);
     usage_.push_back(usage);
     // The function is not quite concave: a plane below the center's value is one of the center.
@@ -170,15 +176,18 @@ double Bundle::propose(double step, std::vector<double> &point) {
     size_t size = center_.size();
     point.resize(size);
     for (size_t k = 0; k < size; k++) point[k] = std::max(0.0, center_[k] + step * pull_[k]);
-    // The least of all planes there.
+    return value_at(point) - value_;
+}
+
+double Bundle::value_at(const std::vector<double> &point) {
     double least = 0;
     for (size_t i = 0; i < planes(); i++) {
         double promise = error_[i];
-        for (size_t k = 0; k < size; k++) promise += slope_[i][k] * (point[k] - center_[k]);
+        for (size_t k = 0; k < point.size(); k++) promise += slope_[i][k] * (point[k] - center_[k]);
         least = i == 0 ? promise : std::min(least, promise);
     }
-    work_ += planes() * size;
-    return least;
+    work_ += planes() * point.size();
+    return value_ + least;
 }
 
 }  // namespace reprise::planner

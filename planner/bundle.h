@@ -12,8 +12,9 @@ namespace reprise::planner {
 
 class Bundle {
   public:
-    // Forgets everything; `center` is where the function has `value`.
-    void restart(const std::vector<double> &center, double value);
+    // Forgets everything; `center` is where the function has `value`. exact: planes are never below the function, so that the value is the
+    // least of theirs, and one that is below it at the center lowers it.
+    void restart(const std::vector<double> &center, double value, bool exact);
     // The function has this value and this slope at `point`; `usage` is what there is to average. false: it cannot, having the center's
     // value there: the slope is not quite right.
     bool add(const std::vector<double> &point, double value, const std::vector<double> &slope, const std::vector<int64_t> &usage);
@@ -29,6 +30,8 @@ class Bundle {
     std::vector<double> usage();
 
     double value() const { return value_; }
+    // The least of all planes.
+    double value_at(const std::vector<double> &point);
     // Steps of work since the last call.
     uint64_t take_work();
 
@@ -40,6 +43,7 @@ class Bundle {
 
     std::vector<double> center_;
     double value_ = 0;
+    bool exact_ = false;
     std::vector<std::vector<double>> slope_, gram_;
     std::vector<std::vector<int64_t>> usage_;
     std::vector<double> error_, share_;  // per plane: how far it lies above the center's value; its part of the next direction

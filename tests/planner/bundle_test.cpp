@@ -17,7 +17,7 @@ struct Known {
 // The best value after so many steps from `start`.
 double climb(const std::function<Known(const std::vector<double> &)> &function, std::vector<double> point, int steps, Bundle &bundle) {
     Known now = function(point);
-    bundle.restart(point, now.value);
+    bundle.restart(point, now.value, false);
     bundle.add(point, now.value, now.slope, {static_cast<int64_t>(now.slope[0])});
     double length = 1e-3;
     for (int step = 0; step < steps; step++) {
@@ -60,7 +60,7 @@ TEST(Bundle, StaysAtTheEdge) {
 TEST(Bundle, MixesUsages) {
     Bundle bundle;
     std::vector<double> top{50, 50};
-    bundle.restart(top, 0);
+    bundle.restart(top, 0, false);
     bundle.add(top, 0, {101, -99}, {300});
     bundle.add(top, 0, {-101, 99}, {100});
     bundle.propose(1, top);
@@ -73,7 +73,7 @@ TEST(Bundle, MixesUsages) {
 TEST(Bundle, WidensByUsage) {
     Bundle bundle;
     std::vector<double> point{3};
-    bundle.restart(point, 100);
+    bundle.restart(point, 100, true);
     bundle.add(point, 100, {10}, {0, 0, 30, 0, 0, 18});
     bundle.add(point, 130, {-10}, {0, 0, 10, 0, 0, 25});
     bundle.widen({2}, {2, 5}, 20);
@@ -87,7 +87,7 @@ TEST(Bundle, WidensByUsage) {
 
 TEST(Bundle, SaysWhatCannotBe) {
     Bundle bundle;
-    bundle.restart({0}, 10);
+    bundle.restart({0}, 10, false);
     EXPECT_TRUE(bundle.add({1}, 11, {1}, {}));
     EXPECT_FALSE(bundle.add({1}, 5, {2}, {}));  // at 0 it would be 3, but there it is 10
 }
