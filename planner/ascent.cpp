@@ -80,6 +80,17 @@ void Search::pick_variant(const std::vector<int64_t> &multipliers, const Fixing 
         if (trial.bound > best_bound) best_bound = trial.bound, best = variant;
     }
     lagrangian_.set_variant(best);
+    // Those that would have paid more come first, before the others have filled the pots that they share.
+    lagrangian_.evaluate(multipliers, fixing, trial);
+    std::vector<int> before = lagrangian_.order(), order = before;
+    std::stable_partition(order.begin(), order.end(), [&](int i) { return trial.reduced[i] < 0; });
+    best = lagrangian_.variant();
+    lagrangian_.set_order(std::move(order));
+    lagrangian_.evaluate(multipliers, fixing, trial);
+    counters_.evaluations += 2;
+    if (trial.bound > best_bound) return;
+    lagrangian_.set_order(std::move(before));
+    lagrangian_.set_variant(best);
 }
 
 int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out) {

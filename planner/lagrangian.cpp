@@ -264,12 +264,11 @@ void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing 
         out.rest[pot_offset_[e + 1] - 1] = element.capture << kShift;
     }
     start(fixing, out);
-    const std::vector<int> &order = variant_ & 1 ? reverse_ : order_;
     int rounds = variant_ & 2 ? kManyRounds : kFewRounds;
-    for (int i : order)
+    for (int i : order())
         if (fixing.choice[i] == 1) raise(i, true, 0, fixing, out, keep_shares);
     for (int round = 1; round <= rounds; round++)
-        for (int i : order) {
+        for (int i : order()) {
             if (fixing.choice[i] >= 0 || out.reduced[i] >= 0) continue;
             raise(i, false, round == rounds ? -1 : -out.reduced[i] / (rounds - round + 1), fixing, out, keep_shares);
         }

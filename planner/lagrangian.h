@@ -51,9 +51,12 @@ class Lagrangian {
     void evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares = false);
 
     // In what order, and in how many rounds, the readers raise their offers: none is best everywhere, each gives a valid bound.
-    static constexpr int kVariants = 4;
+    static constexpr int kVariants = 4, kOwnOrder = 4;
     void set_variant(int variant) { variant_ = variant; }
     int variant() const { return variant_; }
+    // The readers in the order of the variant; an order of one's own, in as many rounds, is a variant until the next set_variant().
+    const std::vector<int> &order() const { return variant_ & kOwnOrder ? own_order_ : variant_ & 1 ? reverse_ : order_; }
+    void set_order(std::vector<int> order) { own_order_ = std::move(order), variant_ |= kOwnOrder; }
 
     // What the window's reader at `place` would pay for its mechanism m if nobody shared it, at the multipliers of the last evaluation.
     int64_t alone(int window, int m, int place) const;
@@ -76,7 +79,8 @@ class Lagrangian {
     int64_t budget_;
     int64_t largest_total_;
     int variant_ = 0;
-    std::vector<int> order_;    // instances, short-lived first: they have the fewest elements to pay for
+    std::vector<int> order_;  // instances, short-lived first: they have the fewest elements to pay for
+    std::vector<int> own_order_;
     std::vector<int> reverse_;  // long-lived first
     std::vector<int> slots_, index_;
     std::vector<int> pot_offset_;
