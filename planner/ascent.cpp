@@ -93,6 +93,35 @@ void Search::pick_variant(const std::vector<int64_t> &multipliers, const Fixing 
     lagrangian_.set_variant(best);
 }
 
+// Windows whose readers the relaxation lets use several mechanisms get a fee: as much as a single one would cost more.
+void Search::charge_fees(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed) {
+    std::vector<int64_t> fees(core_.windows.size(), 0);
+    int64_t best = relaxed.bound;
+    Relaxed trial;
+    for (int w = 0; w < core_.window_count() && !work_.spent(); w++) {
+        const CoreWindow &window = core_.windows[w];
+        if (decided(fixing.mechanisms[w])) continue;
+        int64_t paid = 0;
+        int replays = 0;
+        for (int r = window.reader_begin; r < window.reader_end; r++)
+            if (relaxed.replay[core_.readers[r]]) paid += relaxed.level[r], replays++;
+        if (replays < 2 || relaxed.window_cost[w] <= paid) continue;
+        for (int part : {1, 4}) {
+            fees[w] = (relaxed.window_cost[w] - paid) / part;
+            lagrangian_.set_fees(fees);
+            lagrangian_.evaluate(multipliers, fixing, trial);
+            counters_.evaluations++;
+            if (trial.bound > best) break;
+            fees[w] = 0;
+        }
+        if (fees[w] > 0) best = trial.bound, relaxed = trial;
+    }
+    if (std::all_of(fees.begin(), fees.end(), [](int64_t fee) { return fee == 0; })) fees.clear();
+    lagrangian_.set_fees(std::move(fees));
+    lagrangian_.evaluate(multipliers, fixing, relaxed, true);
+    counters_.evaluations++;
+}
+
 int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out) {
     std::vector<double> point(multipliers.begin(), multipliers.end()), direction;
     std::vector<int64_t> best = multipliers, at = multipliers;

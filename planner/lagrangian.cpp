@@ -121,6 +121,7 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
                 for (int y = first + index_[use.begin], end = first + index_[use.end]; y < end; y++) room += out.rest[y];
                 room += out.rest[pot_offset_[use.element + 1] - 1];
             }
+            if (!fees_.empty()) room += out.rest[pots() + core_.windows[w].mechanism_begin + m];
             target = std::min(target, room);
         }
         if (target <= level) continue;
@@ -146,6 +147,7 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
                         if (pot_order_[o] >= low && pot_order_[o] < high) from(first + pot_order_[o]);
                 from(pot_offset_[use.element + 1] - 1);
             }
+            if (!fees_.empty()) from(pots() + core_.windows[w].mechanism_begin + m);
         }
         level = target;
     }
@@ -263,6 +265,14 @@ void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing 
             out.rest[first + pot_order_[o]] = element.pages * multipliers[pot_order_[o]];
         out.rest[pot_offset_[e + 1] - 1] = element.capture << kShift;
     }
+    if (!fees_.empty()) {
+        out.rest.resize(pots() + core_.mechanisms.size(), 0);
+        for (int w = 0; w < core_.window_count(); w++) {
+            if (decided(fixing.mechanisms[w])) continue;
+            out.bound -= fees_[w];
+            for (int m = 0; m < core_.windows[w].mechanism_count; m++) out.rest[pots() + core_.windows[w].mechanism_begin + m] = fees_[w];
+        }
+    }
     start(fixing, out);
     int rounds = variant_ & 2 ? kManyRounds : kFewRounds;
     for (int i : order())
@@ -279,6 +289,7 @@ void Lagrangian::cheapest(const Fixing &fixing, Relaxed &out) {
     const std::vector<uint8_t> &replay = out.replay;
     std::vector<uint8_t> &mechanism = out.mechanism;
     mechanism.assign(core_.windows.size(), 0);
+    out.window_cost.assign(core_.windows.size(), 0);
     for (int w = 0; w < core_.window_count(); w++) {
         const CoreWindow &window = core_.windows[w];
         int64_t best = INT64_MAX;
@@ -301,6 +312,7 @@ void Lagrangian::cheapest(const Fixing &fixing, Relaxed &out) {
             }
             if (cost < best) best = cost, mechanism[w] = static_cast<uint8_t>(m);
         }
+        out.window_cost[w] = best;
     }
     work_.used += 4 * core_.uses.size();
 }

@@ -27,6 +27,7 @@ struct Relaxed {
     std::vector<int64_t> level;        // per reader place (CoreWindow::reader_begin + place): what it pays for the window (scaled)
     std::vector<Share> shares;         // only when asked for
     std::vector<int64_t> rest;         // per pot: not yet paid
+    std::vector<int64_t> window_cost;  // per window: what its relaxed replays would pay with one mechanism, the cheapest (scaled)
 };
 
 class Lagrangian {
@@ -58,6 +59,11 @@ class Lagrangian {
     const std::vector<int> &order() const { return variant_ & kOwnOrder ? own_order_ : variant_ & 1 ? reverse_ : order_; }
     void set_order(std::vector<int> order) { own_order_ = std::move(order), variant_ |= kOwnOrder; }
 
+    // Per window (scaled): what opening a mechanism of it costs, and no plan opens more than one, so that the bound counts with having it
+    // back once. Readers that prefer different mechanisms would pay it several times.
+    void set_fees(std::vector<int64_t> fees) { fees_ = std::move(fees); }
+    const std::vector<int64_t> &fees() const { return fees_; }
+
     // What the window's reader at `place` would pay for its mechanism m if nobody shared it, at the multipliers of the last evaluation.
     int64_t alone(int window, int m, int place) const;
 
@@ -87,6 +93,7 @@ class Lagrangian {
     std::vector<std::pair<int, int>> ranges_;
     std::vector<int> pot_order_, pot_order_offset_;  // per element: its active slots that few share first
     std::vector<int64_t> prefix_;
+    std::vector<int64_t> fees_;
 };
 
 }  // namespace reprise::planner

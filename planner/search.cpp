@@ -68,7 +68,17 @@ std::vector<int64_t> Search::aligned(const Multipliers &from) const {
 
 LabelResult Search::label(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed, size_t width,
                           bool strict) {
-    return LabelProgram(core_, lagrangian_, work_, counters_, incumbent_, fixing, multipliers, relaxed).run(width, strict);
+    if (lagrangian_.fees().empty())
+        return LabelProgram(core_, lagrangian_, work_, counters_, incumbent_, fixing, multipliers, relaxed).run(width, strict);
+    // Labels know which mechanism they have, and no fees.
+    std::vector<int64_t> fees = lagrangian_.fees();
+    Relaxed plain;
+    lagrangian_.set_fees({});
+    lagrangian_.evaluate(multipliers, fixing, plain, true);
+    counters_.evaluations++;
+    LabelResult result = LabelProgram(core_, lagrangian_, work_, counters_, incumbent_, fixing, multipliers, plain).run(width, strict);
+    lagrangian_.set_fees(std::move(fees));
+    return result;
 }
 
 // Fixes what the bound decides, and lifts the bound again, until that brings little. true: refuted.
@@ -192,6 +202,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
         climb(multipliers, fixing, steps, true, relaxed);
         bound = std::max(bound, relaxed.bound);
     }
+    if (gap(relaxed.bound) >= 0.001 && !incumbent_.feasibility() && !warm) charge_fees(multipliers, fixing, relaxed);
     for (int k = 0; k < lagrangian_.count(); k++)
         if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
     bound = std::max(bound, relaxed.bound);

@@ -45,6 +45,7 @@ class Search {
         std::vector<int64_t> usage;
     };
     Plane plane_of(const std::vector<uint8_t> &replay, const std::vector<uint8_t> &mechanism, const std::vector<int64_t> &at, bool offer);
+    void charge_fees(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
     void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
     std::vector<int> exceeded(const std::vector<double> &usage) const;
     bool grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed, bool repair);

@@ -1,4 +1,4 @@
-// Any multipliers, any order of the payments, any decisions fixed: never a bound above the best plan that these allow.
+// Any multipliers, any order of the payments, any fees, any decisions fixed: never a bound above the best plan that these allow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,6 +66,17 @@ TEST(Bound, HoldsForAnyMultipliers) {
             for (int k = 0; k < 1 + random.below(5); k++) slots.push_back(random.below(core.slots));
             lagrangian.set_slots(slots);
             lagrangian.set_variant(random.below(Lagrangian::kVariants));
+            if (random.below(3) == 0) {
+                std::vector<int> order = lagrangian.order();
+                for (size_t i = order.size(); i > 1; i--)
+                    std::swap(order[i - 1], order[static_cast<size_t>(random.below(static_cast<int>(i)))]);
+                lagrangian.set_order(order);
+            }
+            std::vector<int64_t> fees;
+            if (random.below(2))
+                for (int w = 0; w < core.window_count(); w++)
+                    fees.push_back(random.below(2) ? static_cast<int64_t>(random.log_uniform(1, 1e9)) << kShift : 0);
+            lagrangian.set_fees(fees);
             std::vector<int64_t> multipliers;
             for (int k = 0; k < lagrangian.count(); k++)
                 multipliers.push_back(random.below(3) ? static_cast<int64_t>(random.log_uniform(1, 1e8)) : 0);
