@@ -195,6 +195,7 @@ void Search::branch(const std::vector<int64_t> &multipliers, const Fixing &fixin
 Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
     bool warm = !warm_.empty();
     ascend(multipliers, fixing, warm ? 40 : 200, true, warm ? 0.25 : 1.0, relaxed);
+    bound = std::max(bound, relaxed.bound);  // what follows evaluates anew, and may end lower
     for (int steps : {100, 60}) {
         if (gap(relaxed.bound) < 0.001 || incumbent_.feasibility() || warm || work_.spent()) break;
         drop_idle_slots(multipliers, fixing, relaxed);

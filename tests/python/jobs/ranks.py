@@ -2,6 +2,7 @@
 trained, and how many replays it saw. Environment: WRAP=ddp|fsdp, CHECKPOINT=0 for without, SLOW=rank that takes longer, UNEVEN=1 for another
 number of micro-batches on every rank in every step, DIES=rank that ends at step 12."""
 
+import gc
 import hashlib
 import os
 import time
@@ -80,4 +81,6 @@ for buffer in model.buffers():
     digest.update(buffer.numpy().tobytes())
 print("rank %d digest %s executed %d" % (rank, digest.hexdigest()[:16], executed[0]), flush=True)
 dist.barrier()
+del model, wrapped, optimizer, parameter, gradient, buffer  # they hold the group: its threads end with it, before the interpreter does
+gc.collect()
 dist.destroy_process_group()
