@@ -55,6 +55,75 @@ void LabelRun::prepare() {
     states_.assign(1, {});
     states_[0].end = 1;
     p_.work_.used += static_cast<uint64_t>(steps_) * static_cast<uint64_t>(slots) * 8;
+    find_alike();
+}
+
+void LabelRun::find_alike() {
+    alike_.assign(steps_ + 1, std::vector<int>(p_.slots_, 0));
+    std::vector<int> first;
+    for (int j = steps_ - 1; j >= 0; j--) {
+        const LabelItem &item = p_.items_[p_.order_[j]];
+        std::vector<int> &now = alike_[j];
+        std::vector<std::vector<uint8_t>> in(item.groups.size(), std::vector<uint8_t>(p_.slots_, 0));
+        for (size_t z = 0; z < item.groups.size(); z++)
+            for (int k : p_.groups_[item.groups[z]].slots) in[z][k] = 1;
+        auto same = [&](int a, int b) {
+            if (alike_[j + 1][a] != alike_[j + 1][b]) return false;
+            for (const LabelOption &option : item.options)
+                if (option.memory[a] != option.memory[b]) return false;
+            for (const auto &slots : in)
+                if (slots[a] != slots[b]) return false;
+            return true;
+        };
+        first.clear();
+        for (int k = 0; k < p_.slots_; k++) {
+            size_t c = first.size();
+            while (c > 0 && !same(first[c - 1], k)) c--;
+            if (c == 0) first.push_back(k), c = first.size();
+            now[k] = static_cast<int>(c - 1);
+        }
+        p_.work_.used += static_cast<uint64_t>(p_.slots_) * (4 + first.size());
+    }
+}
+
+// By what labels of one state are compared after this step.
+void LabelRun::choose_columns() {
+    columns_ = kept_classes_;
+    compared_ = raw_.memory.data();
+    stride_ = static_cast<size_t>(raw_.classes);
+    if (kept_classes_.size() < 2) return;
+    // Per set of slots that are alike from here on: its classes, each with the least room of its slots.
+    std::vector<std::map<int, int64_t>> sets;
+    for (int k : live_) {
+        auto set = static_cast<size_t>(alike_[step_ + 1][k]);
+        if (set >= sets.size()) sets.resize(set + 1);
+        auto [at, fresh] = sets[set].emplace(kept_classes_[class_of_[k]], p_.room_[k]);
+        at->second = std::min(at->second, p_.room_[k]);
+    }
+    std::vector<std::vector<std::pair<int, int64_t>>> kept;
+    std::vector<int> single;
+    for (const auto &set : sets) {
+        if (set.empty()) continue;
+        if (set.size() == 1) {
+            int c = set.begin()->first;
+            if (std::find(single.begin(), single.end(), c) != single.end()) continue;
+            single.push_back(c);
+        }
+        kept.emplace_back(set.begin(), set.end());
+    }
+    if (kept.size() >= kept_classes_.size()) return;
+    left_.resize(raw_.size() * kept.size());
+    for (size_t a = 0; a < raw_.size(); a++)
+        for (size_t s = 0; s < kept.size(); s++) {
+            int64_t most = INT64_MIN;
+            for (auto [c, room] : kept[s]) most = std::max(most, raw_.memory[a * stride_ + static_cast<size_t>(c)] - room);
+            left_[a * kept.size() + s] = most;
+        }
+    p_.work_.used += raw_.size() * (2 + kept_classes_.size());
+    compared_ = left_.data();
+    stride_ = kept.size();
+    columns_.clear();
+    for (size_t s = 0; s < kept.size(); s++) columns_.push_back(static_cast<int>(s));
 }
 
 // Slots to which every option of this item, and every price it may open, adds the same stay in one class.
@@ -213,14 +282,14 @@ void LabelRun::close_classes(int step) {
 // Keeps of `labels` (of one state, sorted by time) those that no other one beats in time and in all classes that go on.
 void LabelRun::drop_dominated(std::vector<int> &labels) {
     size_t kept = 0;
-    size_t kept_classes = kept_classes_.size();
-    const int64_t *memory = raw_.memory.data();
-    auto stride = static_cast<size_t>(raw_.classes);
+    size_t kept_classes = columns_.size();
+    const int64_t *memory = compared_;
+    size_t stride = stride_;
     if (kept_classes == 0) {
         labels.resize(1);
     } else if (kept_classes == 1) {
         int64_t least = INT64_MAX;
-        auto c = static_cast<size_t>(kept_classes_[0]);
+        auto c = static_cast<size_t>(columns_[0]);
         for (int a : labels) {
             int64_t m = memory[static_cast<size_t>(a) * stride + c];
             if (m >= least) continue;
@@ -233,7 +302,7 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
     } else if (kept_classes == 2) {
         // The kept labels' staircase: the second memory falls as the first one rises.
         std::map<int64_t, int64_t> stairs;
-        auto first = static_cast<size_t>(kept_classes_[0]), second = static_cast<size_t>(kept_classes_[1]);
+        auto first = static_cast<size_t>(columns_[0]), second = static_cast<size_t>(columns_[1]);
         for (int a : labels) {
             int64_t x = memory[static_cast<size_t>(a) * stride + first], y = memory[static_cast<size_t>(a) * stride + second];
             auto above = stairs.upper_bound(x);
@@ -255,7 +324,7 @@ void LabelRun::drop_dominated(std::vector<int> &labels) {
 void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
     constexpr size_t kBlock = 16, kSuper = kBlock * kBlock;
     constexpr uint64_t kMostCompared = 400;  // for one label; only speed depends on it
-    size_t classes = kept_classes_.size(), kept = 0;
+    size_t classes = columns_.size(), kept = 0;
     uint64_t compared = 0;
     rows_.clear();
     block_least_.clear();
@@ -280,8 +349,8 @@ void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
         return false;
     };
     for (int a : labels) {
-        const int64_t *row = raw_.memory.data() + static_cast<size_t>(a) * static_cast<size_t>(raw_.classes);
-        for (size_t c = 0; c < classes; c++) mine[c] = row[kept_classes_[c]];
+        const int64_t *row = compared_ + static_cast<size_t>(a) * stride_;
+        for (size_t c = 0; c < classes; c++) mine[c] = row[columns_[c]];
         if (beaten()) continue;
         rows_.insert(rows_.end(), mine.begin(), mine.end());
         if (kept % kBlock == 0) block_least_.insert(block_least_.end(), mine.begin(), mine.end());
@@ -301,7 +370,7 @@ void LabelRun::sort_by_memory(std::vector<int> &labels) {
     std::vector<std::pair<int64_t, int>> keys;
     for (int a : labels) {
         int64_t sum = 0;
-        for (int c : kept_classes_) sum += raw_.memory[static_cast<size_t>(a) * static_cast<size_t>(raw_.classes) + static_cast<size_t>(c)];
+        for (int c : columns_) sum += compared_[static_cast<size_t>(a) * stride_ + static_cast<size_t>(c)];
         keys.emplace_back(sum, a);
     }
     std::sort(keys.begin(), keys.end());
@@ -356,6 +425,7 @@ void LabelRun::merge() {
     std::stable_sort(runs_.begin(), runs_.end(), [](const Run &a, const Run &b) { return a.bits < b.bits; });
     now_.clear(static_cast<int>(kept_classes_.size()));
     states_.clear();
+    choose_columns();
     for (size_t first = 0; first < runs_.size();) {
         size_t last = first + 1;
         while (last < runs_.size() && runs_[last].bits == runs_[first].bits) last++;

@@ -59,6 +59,8 @@ class LabelRun {
 
     void prepare();
     void refine_classes(const LabelItem &item);
+    void find_alike();
+    void choose_columns();
     bool effect(const LabelItem &item, int option, const Bits &bits, Effect &out) const;
     void expand(int step);
     void close_classes(int step);
@@ -99,6 +101,13 @@ class LabelRun {
     std::vector<int64_t> own_share_, later_shares_;  // per group of the item
     std::vector<std::vector<uint8_t>> in_group_;     // per group of the item, per fine class
     std::vector<int> kept_classes_;                  // fine classes that go on
+    // Slots to which all items to come add the same, per step. Of these only the fullest matters, and labels are compared by what it has
+    // left: fewer numbers where items that tell slots apart are decided early.
+    std::vector<std::vector<int>> alike_;
+    std::vector<int64_t> left_;  // per label of raw_ and set of such slots, where that is fewer than the classes
+    std::vector<int> columns_;   // what labels are compared by: of left_ or raw_.memory
+    const int64_t *compared_ = nullptr;
+    size_t stride_ = 0;
     std::vector<int> scratch_, scratch2_;
     std::vector<int64_t> rows_, block_least_, super_least_;  // per label, block of labels and block of blocks: memory per kept class
     // Looking across states.
