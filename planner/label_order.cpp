@@ -37,12 +37,8 @@ std::vector<int> clustered(const std::vector<std::vector<int>> &clusters, const 
                 order.push_back(j);
                 for (int c : of[j]) remaining[c]--;
             }
-        // The latest forwards first: replayed early, they tell the fullest slots apart, and after them these are mostly alike.
-        auto before = [&](int a, int b) {
-            int x = items[a].instance, y = items[b].instance;
-            return x < 0 || y < 0 ? x < 0 && y >= 0 : x > y;
-        };
-        std::stable_sort(order.begin() + static_cast<long>(from), order.end(), before);
+        std::stable_sort(order.begin() + static_cast<long>(from), order.end(),
+                         [&](int a, int b) { return (items[a].instance < 0) > (items[b].instance < 0); });
     }
     return order;
 }
