@@ -200,12 +200,13 @@ TEST_F(ArenaTest, ShrunkenJobGivesBack) {
         blocks.push_back(static_cast<char *>(place(size_t{4} << 20, 64, nullptr)));
         std::memset(blocks.back(), 1, size_t{4} << 20);
     }
-    arena.set_decay_ms(200);
+    arena.set_decay_ms(600'000);  // however slow this machine is, nothing ages before it was looked at
     while (blocks.size() > 4) {
         release_block(blocks.back());
         blocks.pop_back();
     }
     EXPECT_GT(arena.statistics().dirty, size_t{100} << 20);
+    arena.set_decay_ms(200);
     for (int i = 0; i < 40; ++i) {
         usleep(50000);
         release_block(place(kSmallBuffer, 64, nullptr));

@@ -73,7 +73,6 @@ TEST_F(ArenaThreads, LookupsUnderChurnAreNeverWrong) {
     static std::atomic<uintptr_t> published[kSlots];
     std::atomic<bool> stop{false};
     std::atomic<int> wrong{0};
-    std::atomic<uint64_t> found{0};
     std::thread churn([&] {
         std::mt19937_64 random(seed());
         while (!stop) {
@@ -89,14 +88,19 @@ TEST_F(ArenaThreads, LookupsUnderChurnAreNeverWrong) {
     for (int t = 0; t < 2; ++t) {
         readers.emplace_back([&, t] {
             std::mt19937_64 random(seed() + 100 + static_cast<uint64_t>(t));
-            for (int i = 0; i < (kSanitized ? 50000 : 500000); ++i) {
+            // Enough of them must meet a block: the churning thread may get the processor late.
+            uint64_t mine = 0;
+            for (int i = 0; i < (kSanitized ? 50000 : 500000) || mine < 1000; ++i) {
                 const size_t slot = random() % kSlots;
                 const uintptr_t at = published[slot];
-                if (at == 0) continue;
+                if (at == 0) {
+                    if (i % 1024 == 0) std::this_thread::yield();
+                    continue;
+                }
                 BlockInfo block;
                 const uintptr_t inside = at + random() % (32 * kPageSize);
                 if (!port().find(inside, &block)) continue;
-                ++found;
+                ++mine;
                 if (!block.range.contains(inside) || block.range.size() % kPageSize != 8 || block.range.begin % kPageSize != 0) ++wrong;
                 const Generation generation = block.generation;
                 BlockInfo again;
@@ -112,7 +116,6 @@ TEST_F(ArenaThreads, LookupsUnderChurnAreNeverWrong) {
         if (slot != 0) release_block(reinterpret_cast<void *>(slot.exchange(0)));
     }
     EXPECT_EQ(wrong, 0);
-    EXPECT_GT(found, 1000u);
 }
 
 }  // namespace

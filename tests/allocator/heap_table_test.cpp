@@ -129,7 +129,8 @@ TEST(HeapTable, Threads) {
     }
     for (std::thread &thread : threads) thread.join();
     EXPECT_LE(wrong, heap_table.untracked() - untracked) << "a block that was noted was not found";
-    EXPECT_LE(heap_table.untracked() - untracked, 10u) << "only a holder that sleeps for 50 ms may cost a note";
+    // Only a holder that does not get the processor for 50 ms costs a note.
+    EXPECT_LE(heap_table.untracked() - untracked, static_cast<uint64_t>(kRounds / 50));
     EXPECT_EQ(heap_table.count(), 0u);
 }
 
@@ -182,7 +183,7 @@ TEST(HeapTable, ReadersAmongWriters) {
     for (std::thread &reader : readers) reader.join();
     EXPECT_EQ(lost, 0u);
     EXPECT_EQ(mixed, 0u);
-    EXPECT_LE(heap_table.untracked() - untracked, 10u);
+    EXPECT_LE(heap_table.untracked() - untracked, uint64_t{kChurn} * kRounds / 100);
     for (size_t i = 0; i < kFixed; ++i) forget_heap(fake(fixed_at(i)));
     EXPECT_EQ(heap_table.count(), 0u);
 }

@@ -326,7 +326,8 @@ TEST(PlanningProcess, ThreadsRunSegmentsWhileAPlanIsInForce) {
             }
         });
     }
-    for (int i = 0; i < 30; ++i) job.cycle();
+    const Patience patience;
+    for (int i = 0; i < 30 || (done == 0 && !patience.over()); ++i) job.cycle();
     stop = true;
     for (std::thread &thread : threads) thread.join();
     EXPECT_EQ(wrong, 0u);
