@@ -1,5 +1,6 @@
-// Multipliers: a deflected subgradient method with steps towards the best known plan's time, which also makes slots active as the plans it
-// meets exceed them. Floating point decides where to look, never what is true: every bound comes from an integer evaluation.
+// Multipliers: a deflected subgradient method with steps towards the best known plan's time (ascend), and where that leaves a gap a
+// proximal bundle method (climb). Both make slots active as the plans they meet exceed them. Floating point decides where to look, never
+// what is true: every bound comes from an integer evaluation.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +15,7 @@ constexpr int kMostSlots = 200;  // active at a time
 constexpr double kScale = 1 << kShift;
 constexpr double kUsageSlack = 2e-5;
 constexpr size_t kMostFresh = 4;      // slots made active at a time
-constexpr int kMostLengthened = 12;   // times the bundle method's step is
+constexpr int kMostLengthened = 12;   // how often the bundle method's step is changed while it promises nothing
 constexpr double kSmallGap = 0.05;    // between a relaxed plan and the bound, as a part of the bound
 constexpr double kBlindTarget = 1e9;  // when no plan is known and the bound says nothing yet
 
@@ -39,13 +40,39 @@ std::vector<int> Search::exceeded(const std::vector<double> &usage) const {
     return out;
 }
 
-// Evaluates the relaxed plan in all slots; makes slots active that it exceeds. true: some were added, and the vectors fit the new set.
-bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed,
-                            bool repair) {
-    Choice choice{relaxed.replay, relaxed.mechanism};
+// A plan that the relaxation made: what it takes in all slots, and whether it is the best so far.
+void Search::meet(const Choice &choice) {
     plan_.set(choice);
     work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
     incumbent_.offer(plan_);
+}
+
+// The bound at `point`, which is brought into the region where a best one lies; `at`: the integers that it was evaluated at.
+void Search::evaluate_at(std::vector<double> &point, const Fixing &fixing, std::vector<int64_t> &at, Relaxed &out) {
+    auto most = static_cast<double>(lagrangian_.largest_total());
+    double total = 0;
+    for (double p : point) total += p;
+    if (total > most)
+        for (double &p : point) p *= most / total;
+    at.resize(point.size());
+    for (size_t k = 0; k < point.size(); k++) at[k] = static_cast<int64_t>(point[k]);
+    lagrangian_.evaluate(at, fixing, out);
+    counters_.evaluations++;
+}
+
+// Where an ascent ends: at the best multipliers, with the shares that fixing needs.
+int64_t Search::keep_best(const std::vector<int64_t> &best, const Fixing &fixing, std::vector<int64_t> &multipliers, Relaxed &out) {
+    multipliers = best;
+    lagrangian_.evaluate(multipliers, fixing, out, true);
+    counters_.evaluations++;
+    counters_.most_events = std::max(counters_.most_events, static_cast<uint32_t>(lagrangian_.count()));
+    return out.bound;
+}
+
+// Evaluates the relaxed plan in all slots; makes slots active that it exceeds. true: some were added, and the vectors fit the new set.
+bool Search::grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed,
+                            bool repair) {
+    meet({relaxed.replay, relaxed.mechanism});
     std::vector<int> fresh;
     for (int slot : plan_.violated(budget_))
         if (!std::binary_search(lagrangian_.slots().begin(), lagrangian_.slots().end(), slot)) fresh.push_back(slot);
@@ -128,15 +155,8 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
     int64_t best_bound = INT64_MIN;
     int bad = 0;
     Relaxed relaxed;
-    auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
-        double total = 0;
-        for (double p : point) total += p;
-        if (total > most)
-            for (double &p : point) p *= most / total;
-        for (size_t k = 0; k < point.size(); k++) at[k] = static_cast<int64_t>(point[k]);
-        lagrangian_.evaluate(at, fixing, relaxed);
-        counters_.evaluations++;
+        evaluate_at(point, fixing, at, relaxed);
         if (relaxed.bound > best_bound) {
             bad = best_bound != INT64_MIN && relaxed.bound - best_bound < std::abs(best_bound) / 20000 ? bad + 1 : 0;
             best_bound = relaxed.bound;
@@ -156,7 +176,6 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
         }
         if (grow && step % 2 == 0) {
             if (grow_from_plan(fixing, point, best, relaxed, step % 40 == 10)) {
-                at.assign(point.size(), 0);
                 direction.clear();
                 continue;
             }
@@ -184,19 +203,12 @@ int64_t Search::ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, 
         double length = step_size * std::max(target - bound, kScale) / norm;
         for (size_t k = 0; k < count; k++) point[k] = std::max(0.0, point[k] + length * direction[k]);
     }
-    multipliers = best;
-    lagrangian_.evaluate(multipliers, fixing, out, true);
-    counters_.evaluations++;
-    counters_.most_events = std::max(counters_.most_events, static_cast<uint32_t>(lagrangian_.count()));
-    return out.bound;
+    return keep_best(best, fixing, multipliers, out);
 }
 
 // What the plan takes at any multipliers.
-Search::Plane Search::plane_of(const std::vector<uint8_t> &replay, const std::vector<uint8_t> &mechanism, const std::vector<int64_t> &at,
-                               bool offer) {
-    plan_.set(Choice{replay, mechanism});
-    work_.used += static_cast<uint64_t>(core_.slots) * 2 + 8 * core_.uses.size();
-    if (offer) incumbent_.offer(plan_);
+Search::Plane Search::plane_of(const Choice &choice, const std::vector<int64_t> &at) {
+    meet(choice);
     Plane out{static_cast<double>(plan_.time()) * kScale, {}, plan_.memory()};
     for (size_t k = 0; k < at.size(); k++) {
         out.slope.push_back(static_cast<double>(out.usage[static_cast<size_t>(lagrangian_.slots()[k])] - budget_));
@@ -209,7 +221,7 @@ Search::Plane Search::plane_of(const std::vector<uint8_t> &replay, const std::ve
 // own time and memory are a plane that no bound exceeds, also in slots that become active later: the mix of these plans that fits the
 // active slots tells which others are missing. Elsewhere a relaxed plan says little about the bound, and the excess that its payments hold
 // is used.
-int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out) {
+int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, Relaxed &out) {
     Bundle bundle;
     Relaxed relaxed;
     std::vector<int64_t> best = multipliers, at = multipliers;
@@ -218,26 +230,18 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
     double length = 0, promised = 0;
     int missed = 0, lengthened = 0;
     bool fresh = true, exact = false;
-    auto most = static_cast<double>(lagrangian_.largest_total());
     for (int step = 0; step < steps && !work_.spent(); step++) {
-        double total = 0;
-        for (double p : point) total += p;
-        if (total > most)
-            for (double &p : point) p *= most / total;
-        at.assign(point.size(), 0);
-        for (size_t k = 0; k < point.size(); k++) at[k] = static_cast<int64_t>(point[k]);
-        lagrangian_.evaluate(at, fixing, relaxed);
-        counters_.evaluations++;
+        evaluate_at(point, fixing, at, relaxed);
         bool better = fresh || relaxed.bound > best_bound;
         if (better) {
             best_bound = relaxed.bound;
             best = at;
         }
         auto value = static_cast<double>(relaxed.bound);
-        std::vector<Plane> planes{plane_of(relaxed.replay, relaxed.mechanism, at, grow)};
+        std::vector<Plane> planes{plane_of({relaxed.replay, relaxed.mechanism}, at)};
         double lowest = planes[0].value;
         if (!relaxed.other_excess.empty()) {
-            planes.push_back(plane_of(relaxed.other_replay, relaxed.mechanism, at, grow));
+            planes.push_back(plane_of({relaxed.other_replay, relaxed.mechanism}, at));
             lowest = std::min(lowest, planes[1].value);
         }
         if (fresh) exact = lowest - value < kSmallGap * std::abs(value);
@@ -257,13 +261,13 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         for (const Plane &plane : planes) misleading = !bundle.add(point, plane.value, plane.slope, plane.usage) && misleading;
         if (exact) value = bundle.value_at(point);
         if (best_bound > incumbent_.cutoff()) break;
-        if (grow && step % 20 == 10) incumbent_.repair(plan_, relaxed.reduced, fixing);
+        if (step % 20 == 10) incumbent_.repair(plan_, relaxed.reduced, fixing);
         if (incumbent_.enough()) break;
         double norm = 0;
         for (size_t k = 0; k < slope.size(); k++) norm += point[k] <= 0 && slope[k] < 0 ? 0 : slope[k] * slope[k];
         if (fresh && length == 0) {
             if (norm < 1e-9) break;
-            // As far as would close a hundredth of the gap, were the function a plane.
+            // As far as would close a twentieth of the gap, were the function a plane.
             double target = incumbent_.found() && !incumbent_.feasibility() ? static_cast<double>(incumbent_.time()) * kScale : value * 1.1;
             length = 0.05 * std::max(target - value, kScale) / norm;
         }
@@ -286,7 +290,7 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         work_.used += bundle.take_work();
         if (promised >= least) continue;
         std::vector<int> more;
-        if (grow && lagrangian_.count() < kMostSlots) more = exceeded(bundle.usage());
+        if (lagrangian_.count() < kMostSlots) more = exceeded(bundle.usage());
         if (more.empty()) break;
         std::vector<int> old = lagrangian_.slots();
         activate(more, best);
@@ -296,11 +300,7 @@ int64_t Search::climb(std::vector<int64_t> &multipliers, const Fixing &fixing, i
         promised = bundle.propose(length, point);
         work_.used += bundle.take_work();
     }
-    multipliers = best;
-    lagrangian_.evaluate(multipliers, fixing, out, true);
-    counters_.evaluations++;
-    counters_.most_events = std::max(counters_.most_events, static_cast<uint32_t>(lagrangian_.count()));
-    return out.bound;
+    return keep_best(best, fixing, multipliers, out);
 }
 
 }  // namespace reprise::planner

@@ -166,6 +166,17 @@ int64_t Lagrangian::alone(int window, int m, int place) const {
     return cost;
 }
 
+// What instance i takes while it is replayed.
+int64_t Lagrangian::replay_pages(int i, const std::vector<uint8_t> &mechanism) const {
+    const CoreInstance &it = core_.instances[i];
+    int64_t pages = it.transient;
+    for (int z = it.window_begin; z < it.window_end; z++) {
+        auto [w, k] = core_.windows_of[z];
+        pages += core_.cost(w, mechanism[w], k).pages;
+    }
+    return pages;
+}
+
 // The relaxed plan, and by how much it exceeds the budget. Of every window only the mechanism counts that is cheapest for the relaxed plan:
 // payments go to the elements of all mechanisms at a time, but no plan has them all.
 void Lagrangian::finish(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out) {
@@ -185,12 +196,7 @@ void Lagrangian::finish(const std::vector<int64_t> &multipliers, const Fixing &f
             continue;
         }
         out.bound += out.reduced[i];
-        int64_t pages = it.transient;
-        for (int z = it.window_begin; z < it.window_end; z++) {
-            auto [w, k] = core_.windows_of[z];
-            pages += core_.cost(w, out.mechanism[w], k).pages;
-        }
-        add(it.replay_begin, it.replay_end, static_cast<double>(pages));
+        add(it.replay_begin, it.replay_end, static_cast<double>(replay_pages(i, out.mechanism)));
     }
     for (int k = 0; k < n; k++) out.excess[k + 1] += out.excess[k];
     for (size_t e = 0; e < core_.elements.size(); e++) {
@@ -235,11 +241,7 @@ void Lagrangian::find_other(const Fixing &fixing, Relaxed &out) const {
             out.other_replay = out.replay;
         }
         out.other_replay[i] = 1;
-        int64_t pages = it.transient;
-        for (int z = it.window_begin; z < it.window_end; z++) {
-            auto [w, k] = core_.windows_of[z];
-            pages += core_.cost(w, out.mechanism[w], k).pages;
-        }
+        const int64_t pages = replay_pages(i, out.mechanism);
         change[index_[it.forward_end]] -= static_cast<double>(it.keep);
         change[index_[it.replay_end]] += static_cast<double>(it.keep - pages);
         change[index_[it.replay_begin]] += static_cast<double>(pages);

@@ -71,6 +71,7 @@ class Lagrangian {
     int64_t largest_total() const { return largest_total_; }
 
   private:
+    int64_t replay_pages(int i, const std::vector<uint8_t> &mechanism) const;
     int64_t price(int begin, int end) const { return prefix_[index_[end]] - prefix_[index_[begin]]; }
     void prices(const std::vector<int64_t> &multipliers);
     void start(const Fixing &fixing, Relaxed &out);

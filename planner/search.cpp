@@ -200,7 +200,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
         if (gap(relaxed.bound) < 0.001 || incumbent_.feasibility() || warm || work_.spent()) break;
         drop_idle_slots(multipliers, fixing, relaxed);
         pick_variant(multipliers, fixing, relaxed);
-        climb(multipliers, fixing, steps, true, relaxed);
+        climb(multipliers, fixing, steps, relaxed);
         bound = std::max(bound, relaxed.bound);
     }
     if (gap(relaxed.bound) >= 0.001 && !incumbent_.feasibility() && !warm) charge_fees(multipliers, fixing, relaxed);

@@ -38,13 +38,16 @@ class Search {
 
     // ascent.cpp
     int64_t ascend(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, double step_size, Relaxed &out);
-    int64_t climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, bool grow, Relaxed &out);
+    int64_t climb(std::vector<int64_t> &multipliers, const Fixing &fixing, int steps, Relaxed &out);
+    void evaluate_at(std::vector<double> &point, const Fixing &fixing, std::vector<int64_t> &at, Relaxed &out);
+    int64_t keep_best(const std::vector<int64_t> &best, const Fixing &fixing, std::vector<int64_t> &multipliers, Relaxed &out);
+    void meet(const Choice &choice);
     struct Plane {
         double value;
         std::vector<double> slope;
         std::vector<int64_t> usage;
     };
-    Plane plane_of(const std::vector<uint8_t> &replay, const std::vector<uint8_t> &mechanism, const std::vector<int64_t> &at, bool offer);
+    Plane plane_of(const Choice &choice, const std::vector<int64_t> &at);
     void charge_fees(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
     void pick_variant(const std::vector<int64_t> &multipliers, const Fixing &fixing, const Relaxed &relaxed);
     std::vector<int> exceeded(const std::vector<double> &usage) const;
