@@ -86,8 +86,7 @@ static PyObject *finish(Call *call, PyObject *instance, unsigned long long execu
         PyErr_NormalizeException(&kind, &error, &trace);
         if (trace != NULL) PyException_SetTraceback(error, trace);
     }
-    PyObject *outcome = Py_BuildValue("i(KKKK)", (int)status, (unsigned long long)r.bytes_changed, (unsigned long long)r.gated_kept,
-                                      (unsigned long long)r.gated_conflict, (unsigned long long)r.stray_bytes);
+    PyObject *outcome = reprise_py_replay_outcome(status, &r);
     PyObject *done = outcome != NULL ? PyObject_CallMethodObjArgs(instance, name_finish, (PyObject *)call, error != NULL ? error : Py_None,
                                                                   gated, outcome, NULL)
                                      : NULL;

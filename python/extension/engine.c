@@ -80,6 +80,11 @@ static PyObject *replay_begin(PyObject *module, PyObject *args) {
     return segment_tuple(s);
 }
 
+PyObject *reprise_py_replay_outcome(reprise_status status, const reprise_replay_result *r) {
+    return Py_BuildValue("i(KKKK)", (int)status, (unsigned long long)r->bytes_changed, (unsigned long long)r->gated_kept,
+                         (unsigned long long)r->gated_conflict, (unsigned long long)r->stray_bytes);
+}
+
 static PyObject *replay_end(PyObject *module, PyObject *args) {
     unsigned long long instance, execution;
     (void)module;
@@ -90,8 +95,7 @@ static PyObject *replay_end(PyObject *module, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     status = table->replay_end(s, &r);
     Py_END_ALLOW_THREADS;
-    return Py_BuildValue("i(KKKK)", (int)status, (unsigned long long)r.bytes_changed, (unsigned long long)r.gated_kept,
-                         (unsigned long long)r.gated_conflict, (unsigned long long)r.stray_bytes);
+    return reprise_py_replay_outcome(status, &r);
 }
 
 static PyObject *replay_dirty(PyObject *module, PyObject *argument) {

@@ -20,13 +20,10 @@ static int is_atom(const void *type) {
            type == none_type || type == &PyComplex_Type;
 }
 
-int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size) {
+int reprise_py_storage_range(PyObject *storage, size_t *address, size_t *size) {
     int result = -1;
-    PyObject *storage = PyObject_CallMethodObjArgs(tensor, name_storage, NULL), *a = NULL, *n = NULL;
-    if (storage != NULL) {
-        a = PyObject_CallMethodObjArgs(storage, name_data_ptr, NULL);
-        n = a != NULL ? PyObject_CallMethodObjArgs(storage, name_nbytes, NULL) : NULL;
-    }
+    PyObject *a = PyObject_CallMethodObjArgs(storage, name_data_ptr, NULL);
+    PyObject *n = a != NULL ? PyObject_CallMethodObjArgs(storage, name_nbytes, NULL) : NULL;
     if (n != NULL) {
         *address = PyLong_AsSize_t(a);
         *size = PyLong_AsSize_t(n);
@@ -34,6 +31,12 @@ int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size) {
     }
     Py_XDECREF(n);
     Py_XDECREF(a);
+    return result;
+}
+
+int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size) {
+    PyObject *storage = PyObject_CallMethodObjArgs(tensor, name_storage, NULL);
+    const int result = storage != NULL ? reprise_py_storage_range(storage, address, size) : -1;
     Py_XDECREF(storage);
     return result;
 }

@@ -84,7 +84,8 @@ typedef struct {
  * returns non-zero and returns that; -1 with an exception set on an error. */
 typedef int (*reprise_py_visit)(void *context, PyObject *key, PyObject *value);
 int reprise_py_read(int kind, PyObject *container, PyObject *key, PyObject *reader, reprise_py_visit visit, void *context);
-/* Address and size of a tensor's storage by its Python methods; 0, or -1 with an exception set. */
+/* Address and size of a storage, or of a tensor's storage, by their Python methods; 0, or -1 with an exception set. */
+int reprise_py_storage_range(PyObject *storage, size_t *address, size_t *size);
 int reprise_py_storage(PyObject *tensor, size_t *address, size_t *size);
 /* A tensor's data_ptr(); 0 where it has none (no exception is left set). */
 size_t reprise_py_data(PyObject *tensor);
@@ -119,6 +120,9 @@ typedef struct {
 /* From (name, address, size, end of the words, ((low, high, flag), ...)); -1 with an exception set. */
 int reprise_py_generator_read(PyObject *tuple, reprise_py_generator *generator);
 int reprise_py_generator_same(const reprise_py_generator *generator, const unsigned char *a, const unsigned char *b);
+
+/* engine.c: (status, (bytes changed, gated kept, gated in conflict, stray bytes)). */
+PyObject *reprise_py_replay_outcome(reprise_status status, const reprise_replay_result *r);
 
 /* site.c and call.c: the usual checkpoint call. */
 int reprise_py_site_ready(PyObject *module);

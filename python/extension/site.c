@@ -8,7 +8,7 @@ typedef reprise_py_site Site;
 typedef reprise_py_call Call;
 
 static PyObject *tensor_type, *resizable;
-static PyObject *name_storage, *name_data_ptr, *name_nbytes, *name_is_cpu, *name_bits;
+static PyObject *name_storage, *name_is_cpu, *name_bits;
 const char *const reprise_py_argument_names[MOST_ARGUMENTS] = {
     "argument 0", "argument 1", "argument 2",  "argument 3",  "argument 4",  "argument 5",  "argument 6",  "argument 7",
     "argument 8", "argument 9", "argument 10", "argument 11", "argument 12", "argument 13", "argument 14", "argument 15"};
@@ -102,26 +102,12 @@ static int known_address(const Site *site, uintptr_t address) {
 
 /* ---- the forward -------------------------------------------------------------------------------------------------------------------- */
 
-static int hold(Call *call, PyObject *storage) {
+/* Keeps a storage alive that was not allocated here: nobody tells us its freeing. -1 with an exception set. */
+static int hold_foreign(Call *call, PyObject *storage) {
+    const int ours = reprise_py_truth(PyObject_CallFunctionObjArgs(resizable, storage, NULL));
+    if (ours != 0) return ours < 0 ? -1 : 0;
     if (call->held == NULL && (call->held = PyList_New(0)) == NULL) return -1;
     return PyList_Append(call->held, storage);
-}
-
-/* Address and size of a storage; holds it when it was not allocated here. -1 with an exception set. */
-static int measure(Call *call, PyObject *storage, uintptr_t *address, size_t *size, int holds) {
-    PyObject *a = PyObject_CallMethodObjArgs(storage, name_data_ptr, NULL);
-    PyObject *n = a != NULL ? PyObject_CallMethodObjArgs(storage, name_nbytes, NULL) : NULL;
-    if (n != NULL) {
-        *address = (uintptr_t)PyLong_AsSize_t(a);
-        *size = PyLong_AsSize_t(n);
-    }
-    Py_XDECREF(a);
-    Py_XDECREF(n);
-    if (PyErr_Occurred()) return -1;
-    if (!holds) return 0;
-    const int ours = reprise_py_truth(PyObject_CallFunctionObjArgs(resizable, storage, NULL));
-    if (ours < 0) return -1;
-    return ours ? 0 : hold(call, storage);
 }
 
 /* 1: a plain host tensor, listed; 0: not one; -1 with an exception set. */
@@ -131,9 +117,8 @@ static int add_argument(Call *call, PyObject *tensor, int index) {
     if (host <= 0) return host;
     PyObject *storage = PyObject_CallMethodObjArgs(tensor, name_storage, NULL);
     if (storage == NULL) return -1; /* sparse, functional */
-    uintptr_t address = 0;
-    size_t size = 0;
-    const int failed = measure(call, storage, &address, &size, 1);
+    size_t address = 0, size = 0;
+    const int failed = reprise_py_storage_range(storage, &address, &size) < 0 || hold_foreign(call, storage) < 0;
     Py_DECREF(storage);
     if (failed) return -1;
     if (address == 0 || size == 0) return 0;
@@ -165,8 +150,7 @@ static int hold_scope(Call *call) {
             PyObject *tensor = reprise_py_snapshot_tensor(call->snapshots[i], j);
             if (tensor == NULL) return 0;
             PyObject *storage = PyObject_CallMethodObjArgs(tensor, name_storage, NULL);
-            const int ours = storage != NULL ? reprise_py_truth(PyObject_CallFunctionObjArgs(resizable, storage, NULL)) : -1;
-            const int failed = ours < 0 || (ours == 0 && hold(call, storage) < 0);
+            const int failed = storage == NULL || hold_foreign(call, storage) < 0;
             Py_XDECREF(storage);
             if (failed) return -1;
         }
@@ -299,11 +283,7 @@ int reprise_py_site_ready(PyObject *module) {
     const struct {
         PyObject **name;
         const char *text;
-    } names[] = {{&name_storage, "untyped_storage"},
-                 {&name_data_ptr, "data_ptr"},
-                 {&name_nbytes, "nbytes"},
-                 {&name_is_cpu, "is_cpu"},
-                 {&name_bits, "_bit_generator"}};
+    } names[] = {{&name_storage, "untyped_storage"}, {&name_is_cpu, "is_cpu"}, {&name_bits, "_bit_generator"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if ((*names[i].name = PyUnicode_InternFromString(names[i].text)) == NULL) return -1;
     PyObject *site = PyType_FromSpec(&site_spec);

@@ -79,13 +79,17 @@ def nothing_changed(form):
     assert full[0] == 0, "the full rule ran %d times" % full[0]
 
 
+def with_another_weight(net, form, expected):
+    before = net.b.weight.detach().clone()
+    assert equal(run(net, form, lambda: net.b.weight.data.mul_(3)), expected)
+    assert torch.equal(net.b.weight, before * 3)
+
+
 def weight_changed(form):
     net = Net()
     expected = run(net, "retained")
     run(net, form)
-    before = net.b.weight.detach().clone()
-    assert equal(run(net, form, lambda: net.b.weight.data.mul_(3)), expected)
-    assert torch.equal(net.b.weight, before * 3)
+    with_another_weight(net, form, expected)
 
 
 def attribute_changed(form):
@@ -332,10 +336,7 @@ def structure_changed(form):
     run(net, form)
     run(net, form)
     net.b = nn.Linear(8, 8)
-    expected = run(net, "retained")
-    before = net.b.weight.detach().clone()
-    assert equal(run(net, form, lambda: net.b.weight.data.mul_(3)), expected)
-    assert torch.equal(net.b.weight, before * 3)
+    with_another_weight(net, form, run(net, "retained"))
 
 
 def another_thread_replays(form):
