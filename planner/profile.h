@@ -25,6 +25,9 @@ struct ProfileInstance {
     int64_t transient_bytes = 0;            // the replay's peak above its beginning, without what loading needs
     Freedom freedom = Freedom::open;
     std::string why;  // freedom is not open: the reason, in words
+    // What its forward, which was not retained, left alive (its results): a retained one leaves what keeping it takes beside that. Not part
+    // of the text form.
+    int64_t forward_left_bytes = 0;
 };
 
 struct ProfileBuffer {

@@ -121,6 +121,13 @@ uint64_t Cycle::order(size_t from) const {
     return kernels::digest(text.data(), text.size());
 }
 
+int64_t Cycle::left_by_forward(const CycleInstance &instance) const {
+    auto job_at = [&](EventKind kind) {
+        return static_cast<int64_t>(events_[static_cast<size_t>(instance.events[static_cast<size_t>(kind)])].job_bytes);
+    };
+    return job_at(EventKind::kForwardEnd) - job_at(EventKind::kForwardBegin);
+}
+
 planner::Profile Cycle::profile() const {
     planner::Profile profile;
     std::vector<int32_t> number(instances_.size(), -1);
@@ -141,6 +148,7 @@ planner::Profile Cycle::profile() const {
         made.overhead_ns = static_cast<int64_t>(seen.overhead_ns);
         made.freedom = seen.freedom;
         made.why = seen.why;
+        made.forward_left_bytes = left_by_forward(seen);
         if (made.replay_begin < made.forward_end) {  // replayed while its forward was open: nothing could be kept for it
             made.freedom = planner::Freedom::replay;
             made.why = "replayed while its forward was still open";

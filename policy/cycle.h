@@ -85,6 +85,9 @@ class Cycle {
     uint64_t job_bytes() const { return entered_job_; }
     int32_t next_ordinal(const std::string &segment) const;
 
+    // The job's own bytes at the end of a forward, less those at its beginning. Both must have come.
+    int64_t left_by_forward(const CycleInstance &instance) const;
+
     // A digest of segments and the order of their forwards, from a forward on; equal cycles can take the same plan.
     uint64_t order(size_t from = 0) const;
     // What the planner needs; instances that were not replayed are left out. Run, step and costs are the caller's.

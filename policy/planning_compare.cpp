@@ -104,14 +104,38 @@ void Planning::compare_cycle(uint64_t step) {
     if (!follows_pinned_) correct();
 }
 
+// What is kept of an instance is measured in its replay, which may still hold at its end what its backward does not need (a program that
+// frees its scratch after the segment). Forwards that were retained show what it really is. False for those that were not.
+bool Planning::kept_by_forward(const CycleInstance &seen, int32_t planned, int64_t *bytes) const {
+    if (planned < 0 || adopted_->plan.instances[static_cast<size_t>(planned)].replay) return false;
+    if (std::find(denied_planned_.begin(), denied_planned_.end(), planned) != denied_planned_.end()) return false;
+    if (seen.events[static_cast<size_t>(EventKind::kForwardBegin)] < 0 || seen.events[static_cast<size_t>(EventKind::kForwardEnd)] < 0)
+        return false;
+    *bytes =
+        std::max<int64_t>(0, cycle_->left_by_forward(seen) - adopted_->profile.instances[static_cast<size_t>(planned)].forward_left_bytes);
+    return true;
+}
+
 // The same problem with the memory that was really used. What was denied was not kept as planned, but recomputed.
 void Planning::correct() {
     planner::Profile profile = adopted_->profile;
     std::vector<int64_t> instead(profile.base_bytes.size());
+    auto add = [&](int32_t begin, int32_t end, int64_t bytes) {
+        for (int32_t slot = begin; slot < end; ++slot) instead[static_cast<size_t>(slot)] += bytes;
+    };
     for (int32_t denied : denied_planned_) {
         const planner::ProfileInstance &of = profile.instances[static_cast<size_t>(denied)];
-        for (int32_t slot = of.forward_end; slot < of.replay_end; ++slot) instead[static_cast<size_t>(slot)] -= of.keep_bytes;
-        for (int32_t slot = of.replay_begin; slot < of.replay_end; ++slot) instead[static_cast<size_t>(slot)] += of.transient_bytes;
+        add(of.forward_end, of.replay_end, -of.keep_bytes);
+        add(of.replay_begin, of.replay_end, of.transient_bytes);
+    }
+    for (const CycleInstance &seen : cycle_->instances()) {
+        const int32_t planned = adopted_->find(seen.segment, seen.ordinal);
+        int64_t keep = 0;
+        if (!kept_by_forward(seen, planned, &keep)) continue;
+        planner::ProfileInstance &of = profile.instances[static_cast<size_t>(planned)];
+        add(of.forward_end, of.replay_end, keep - of.keep_bytes);
+        of.keep_bytes = keep;
+        of.transient_bytes = std::max(of.transient_bytes, keep);
     }
     for (const Seen &seen : seen_) {
         const auto end = std::min(static_cast<size_t>(seen.end), profile.base_bytes.size());

@@ -100,6 +100,7 @@ struct JobShape {
     bool steps = true;
     bool releases = true;  // says when an instance is done
     uint64_t seed = planning_seed();
+    size_t lingers = 0;      // bytes that a replay still holds at its end, and lets go right after it
     bool wanders = false;    // each cycle writes elsewhere than the one before
     uint64_t work_us = 150;  // in each forward and each replay
     double noise = 0.2;      // of that, and in one of fifty ten times as much
@@ -203,7 +204,10 @@ class SimulatedJob {
         }
         run(i, open.kept);
         inside(i);
-        ASSERT_EQ(driver_.end(b), REPRISE_OK) << thread_state().error;
+        {
+            const std::unique_ptr<Block> lingering = shape_.lingers == 0 ? nullptr : std::make_unique<Block>(shape_.lingers);
+            ASSERT_EQ(driver_.end(b), REPRISE_OK) << thread_state().error;
+        }
         at = 0;
         for (size_t u : used_by(i)) {
             const std::vector<uint8_t> &was = present[at++];

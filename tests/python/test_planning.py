@@ -74,6 +74,7 @@ def first(build, tmp_path_factory):
     """Every variant without checkpoints, and what the job needs at least and at most."""
     settings = [{"name": name, "checkpoint": False, "env": OFF, **{k: v for k, v in variant.items() if k != "reentrant"}} for name, variant in VARIANTS.items()]
     settings.append({"name": "least", "env": {"REPRISE_BUDGET": "1MiB"}})
+    settings.append({"name": "scratch", "scratch": MIB, "env": {"REPRISE_BUDGET": "1MiB"}})
     settings.append({"name": "fails", "env": {"REPRISE_BUDGET": "1MiB", "REPRISE_ON_INFEASIBLE": "fail"}})
     settings.append({"name": "unprotected", "env": OFF})
     return start(build, tmp_path_factory.mktemp("first"), settings)
@@ -123,6 +124,13 @@ def test_planners(first, all_of_them, policy, share):
     assert abs(report["ledger_peak_planned"] - plan["peak"]) <= plan["peak"] // 100, result.said
     assert 0 < plan["retained"] <= (12 if share == 0.9 else 11) and report["instances_retained"] > 0
     assert result.plan["peak_bytes"] == plan["peak"], "the saved plan is the one in force"
+
+
+def test_what_a_function_would_let_go_is_not_kept(first):
+    """A replay that is stopped early leaves its function's local variables alive; measured so, they would be taken for what its backward needs."""
+    without, scratch = ([i["keep_bytes"] for i in first[name].plan["instances"]] for name in ("least", "scratch"))
+    assert len(without) == len(scratch) == 12 and min(without) > 0
+    assert all(abs(a - b) <= MIB // 16 for a, b in zip(without, scratch)), (without, scratch)
 
 
 def test_more_budget_keeps_more(first, all_of_them):

@@ -1,6 +1,7 @@
 """One checkpoint call under the replay rule: its first run is the forward F, every later run a replay B of that very instance."""
 
 import weakref
+from traceback import clear_frames
 
 from reprise.messages import say, say_once
 from reprise.pytorch import generators
@@ -347,7 +348,12 @@ class _Replay:
         """Puts everything back, whatever happens, then says what went wrong (an exception of the function's own goes first). outcome: what the
         engine has said already."""
         instance, adapter = self.instance, self.instance.adapter
-        stopped = error is None or isinstance(error, adapter.compat.stop_error)
+        early = isinstance(error, adapter.compat.stop_error)
+        stopped = error is None or early
+        if early:
+            # What the function's frames still hold is let go as where it returns: at the end of the replay there is then what its backward
+            # needs, no more, and so much is what keeping its activations would take.
+            clear_frames(error.__traceback__)
         status, result = OK, (0, 0, 0, 0)
         if self.copies is not None and self.copies.bytes and not instance.replay_only:
             adapter.engine.note_replay(instance.number, self.copies.bytes)

@@ -43,8 +43,10 @@ class Norm(nn.Module):
     def __init__(self):
         super().__init__()
         self.up, self.norm, self.down, self.dropout = nn.Linear(WIDTH, 3 * WIDTH), nn.BatchNorm1d(3 * WIDTH), nn.Linear(3 * WIDTH, WIDTH), nn.Dropout(0.1)
+        self.scratch = 0
 
     def forward(self, x):
+        scratch = torch.empty(self.scratch)  # noqa: F841 - held to the end of the function, which a replay that stops early does not reach
         return x + self.dropout(self.down(torch.relu(self.norm(self.up(x)))))
 
 
@@ -67,11 +69,13 @@ class Queue(nn.Module):
         return result
 
 
-def build(blocks, saves):
+def build(blocks, saves, scratch):
     kinds = (Vq, Norm, Queue)
     model = nn.ModuleList(kinds[i % 3]() for i in range(blocks))
     for i in saves:
         model[i].saves = True
+    for block in model:
+        block.scratch = scratch
     return model
 
 
@@ -94,9 +98,9 @@ class Rows(torch.utils.data.Dataset):
         return torch.full((WIDTH,), float(i % 7))
 
 
-def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_at=0, accumulate=1, evaluate=False, optimizers=1, workers=0, extra_at=0, in_backward=False):
+def train(checkpoint=True, blocks=12, reentrant=(), saves=(), steps=13, shrink_at=0, accumulate=1, evaluate=False, optimizers=1, workers=0, extra_at=0, in_backward=False, scratch=0):
     seed()
-    model = build(blocks, saves if checkpoint else ())
+    model = build(blocks, saves if checkpoint else (), scratch)
     if checkpoint:
         import reprise
 
