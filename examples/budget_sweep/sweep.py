@@ -3,11 +3,16 @@
 
 Between the least memory that the job can train with and what it takes to retain everything, for each budget: the time that a step takes
 beyond the plain job that keeps every activation, without Reprise, and the peak of the ledger (tensors, before-images, shadows, clones)
-beside the budget. Policies that do not look at the budget run once a round; where their peak is above a budget, they are no answer to it.
+beside the budget. Where the peak of a policy that does not look at the budget is above it, it is no answer to it.
 
-A round runs everything once, in an order of its own; differences are taken within a round, so that what the machine does meanwhile hits all
-alike. Exit status 0 only when every run has the losses of the plain job bit for bit (but for policy off, which is what is wrong without
-Reprise), no peak is above its budget, and joint is nowhere slower than another policy beyond the spread of the measurement.
+For each budget all policies train at the same time and take turns, a step each, in an order that changes from round to round: the steps
+of a round are seconds apart, and what the machine does meanwhile hits all alike. Differences and ratios are taken within a round; shown
+are their means without the lowest and highest fifth, and the half-width of the 95 % interval (Yuen's). The plain job trains twice: how far
+the two are apart is what two runs of the very same program differ by.
+
+Exit status 0 only when every run has the losses of the plain job bit for bit (but for the two that are stock checkpointing, without
+Reprise and under its policy off, which are wrong), no peak is above its budget, and joint is nowhere slower than another policy beyond the
+spread of the measurement.
 """
 
 import argparse
@@ -27,25 +32,30 @@ from common import compare, runs  # noqa: E402
 from common.runs import median, size  # noqa: E402
 
 PLANNED = ("joint", "eager-whole", "greedy")  # by budget
-FIXED = ("whole", "selective", "fixed", "retain", "off")  # once a round
-POLICIES = PLANNED + FIXED
-PLAIN = "plain"  # the job that keeps everything, without Reprise: what times are compared with
-SETTLED = 8  # steps before that are profiled, or the first under the plan
+FIXED = ("whole", "selective", "fixed", "retain")  # whatever the budget
+WRONG = ("off", "stock")  # stock checkpointing under the preload, and without
+POLICIES = PLANNED + FIXED + WRONG
+PLAIN, AGAIN = "plain", "plain again"  # the job that keeps everything, without Reprise: what times are compared with
+SETTLED = 16  # steps before that are profiled, or the first under a plan
 MARGIN = 2 << 20  # bytes
 SLOWER = 0.01  # joint may be this much slower than another policy, beyond the spread
-# Two-sided 95 % of Student's distribution, by degrees of freedom.
-STUDENT = (0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-COLOURS = dict(zip(POLICIES, ("#27ae60", "#2e6da4", "#e67e22", "#8e44ad", "#16a085", "#c2a000", "#7f7f7f", "#c0392b")))
+COLOURS = dict(zip(POLICIES, ("#27ae60", "#2e6da4", "#e67e22", "#8e44ad", "#16a085", "#c2a000", "#7f7f7f", "#c0392b", "#7b241c")))
 
 
 def interval(values):
-    """-> (mean, half-width at 95 %; infinite for a single value)."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
+    """-> (mean, half-width at 95 %) of the values without the lowest and highest fifth: a step that the machine held up says nothing."""
+    values, n = sorted(values), len(values)
+    cut = n // 5
+    kept = values[cut : n - cut]
+    mean = sum(kept) / len(kept)
+    if len(kept) < 2:
         return mean, math.inf
-    deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    n = len(values) - 1
-    return mean, (STUDENT[n] if n < len(STUDENT) else 1.96) * deviation / math.sqrt(len(values))
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    centre = sum(winsorised) / n
+    deviation = math.sqrt(sum((v - centre) ** 2 for v in winsorised) / (n - 1))
+    free = len(kept) - 1
+    student = 1.96 + 2.37 / free + 2.8 / free**2 + (7.6 / free**6)  # to 1 %
+    return mean, student * deviation / (len(kept) / n * math.sqrt(n))
 
 
 def plus_minus(half, unit=""):
@@ -60,38 +70,35 @@ class Sweep:
         self.lines = []  # one per run: what the JSON has
         self.began = time.monotonic()
 
-    def run(self, policy, budget, round_number):
-        """One process; its line is kept."""
-        key = "%s-%s-%s" % (policy, budget or "none", round_number)
-        env, lib = {"REPRISE_POLICY": policy}, self.options.lib
-        if budget:
+    def start(self, policy, budget, group, turns):
+        key = "%s-%s-%s" % (policy.replace(" ", "-"), budget or "none", group)
+        lib, env, arguments = self.options.lib, {"REPRISE_POLICY": policy}, self.arguments
+        if budget and policy not in WRONG:
             env["REPRISE_BUDGET"] = str(budget)
         if policy == "off":
             env["REPRISE_REQUIRE"] = "0"
-        if policy == PLAIN:
+        if policy in (PLAIN, AGAIN, "stock"):
             lib, env = None, None
-        try:
-            run = runs.train(self.job.script, key, self.arguments + (["--no-checkpoint"] if policy == PLAIN else []), self.options.out,
-                             lib=lib, env=env, arrays=False)  # fmt: skip
-        except runs.Failed as failure:
-            raise SystemExit("\n%s" % failure)
+        if policy in (PLAIN, AGAIN):
+            arguments = arguments + ["--no-checkpoint"]
+        return runs.Training(self.job.script, key, arguments, self.options.out, lib=lib, env=env, arrays=False, turns=turns)
+
+    def finish(self, training, policy, budget, group):
+        """Its line is kept."""
+        run = training.end()
         found = run.statistics or {}
-        step = 1e3 * median(run.report["step_seconds"][SETTLED - 1 :])
-        line = dict(policy=policy, budget=budget, round=round_number, step_ms=step, step_seconds=run.report["step_seconds"], losses=run.report["losses"],
+        seconds = run.report["step_seconds"]
+        # When one has done its last step, and ends, another one may be at its own.
+        line = dict(policy=policy, budget=budget, group=group, step_ms=1e3 * median(seconds[SETTLED:-1]), step_seconds=seconds, losses=run.report["losses"],
                     resident_peak=run.report["peak_bytes"], ledger_peak=found.get("ledger_peak_planned") or found.get("ledger_peak"),
                     ledger_peak_all=found.get("ledger_peak"), retained=found.get("instances_retained"), plan=found.get("plan"),
                     preserved=found.get("bytes_preserved"), replays=found.get("replays"), rejections=found.get("rejections"))  # fmt: skip
         self.lines.append(line)
         return line
 
-    def say(self, done, of, line):
-        print("  [%*d/%d] %5.0f s  %-12s %12s  %6.0f ms a step, ledger %s"
-              % (len(str(of)), done, of, time.monotonic() - self.began, line["policy"], size(line["budget"]) if line["budget"] else "-",
-                 line["step_ms"], size(line["ledger_peak"]) if line["ledger_peak"] else "-"), flush=True)  # fmt: skip
-
     def limits(self):
         """-> (least, retain-all) in bytes: by what the planner says of a job that gets no room at all, and by one that gets all there is."""
-        least_run, most_run = self.run("joint", 2**20, "least"), self.run("joint", 2**50, "all")
+        least_run, most_run = (self.finish(self.start("joint", b, g, False), "joint", b, g) for b, g in ((2**20, "least"), (2**50, "all")))
         least, most = (least_run["plan"] or {}).get("smallest_bytes") or least_run["ledger_peak"], most_run["ledger_peak"]
         if not least or not most:
             raise SystemExit("Reprise's report has no peak of the ledger: this library does not plan (see %s)" % self.options.out)
@@ -99,61 +106,95 @@ class Sweep:
             raise SystemExit("retaining everything takes no more (%s) than the least (%s): there is nothing to sweep" % (size(most), size(least)))
         return least, most
 
+    def group(self, budget, number, order):
+        """Every policy under one budget, by turns."""
+        trainings = {}
+        try:
+            for policy in (PLAIN, AGAIN, *self.options.policies):
+                trainings[policy] = self.start(policy, budget, number, True)
+            for training in trainings.values():
+                training.wait()
+            for step in range(self.options.steps):
+                turns = list(trainings.values())
+                order.shuffle(turns)
+                for training in turns:
+                    training.step()
+                if (step + 1) % 10 == 0:
+                    print("      %5.0f s  step %d of %d" % (time.monotonic() - self.began, step + 1, self.options.steps), flush=True)
+            return [self.finish(training, policy, budget, number) for policy, training in trainings.items()]
+        finally:
+            for training in trainings.values():
+                training.stop()
+
     def sweep(self, budgets):
-        options = self.options
-        once = [(p, None if p in ("off", PLAIN) else budgets[-1]) for p in (PLAIN, *FIXED) if p == PLAIN or p in options.policies]
-        jobs = once + [(p, b) for p in PLANNED if p in options.policies for b in budgets]
-        order, total = random.Random(1), options.repetitions * len(jobs)
-        for number in range(1, options.repetitions + 1):
-            order.shuffle(jobs)
-            for i, (policy, budget) in enumerate(jobs):
-                self.say((number - 1) * len(jobs) + i + 1, total, self.run(policy, budget, number))
+        order = random.Random(1)
+        groups = [(b, r) for r in range(1, self.options.repetitions + 1) for b in budgets]
+        for i, (budget, number) in enumerate(groups):
+            print("  [%d/%d] %s" % (i + 1, len(groups), size(budget)), flush=True)
+            for line in self.group(budget, number, order):
+                print("      %-12s %6.0f ms a step, ledger %s"
+                      % (line["policy"], line["step_ms"], size(line["ledger_peak"]) if line["ledger_peak"] else "-"), flush=True)  # fmt: skip
 
 
 class Results:
-    """What the lines say: by policy and budget, one value per round."""
+    """What the lines say, by policy and budget."""
 
     def __init__(self, lines, budgets, policies, repetitions):
-        self.lines, self.budgets, self.policies = [line for line in lines if isinstance(line["round"], int)], budgets, policies
-        self.rounds = range(1, repetitions + 1)
-        self.by = {(line["policy"], line["budget"] if line["policy"] in PLANNED else None, line["round"]): line for line in self.lines}
+        self.lines, self.budgets, self.policies = [line for line in lines if isinstance(line["group"], int)], budgets, policies
+        self.groups = range(1, repetitions + 1)
+        self.by = {(line["policy"], line["budget"], line["group"]): line for line in self.lines}
 
     def of(self, policy, budget):
-        return [self.by[policy, budget if policy in PLANNED else None, r] for r in self.rounds]
+        return [self.by[policy, budget, g] for g in self.groups]
 
     def peak(self, policy, budget):
         return max((line["ledger_peak"] or 0) for line in self.of(policy, budget))
 
     def fits(self, policy, budget):
-        """Is this policy an answer to that budget? Off has no ledger, and no right gradients."""
+        """Is this policy an answer to that budget? Stock checkpointing has no ledger, and no right gradients."""
         lines = self.of(policy, budget)
-        if policy == "off" or any(line["plan"] and line["plan"]["verdict"] != "planned" for line in lines):
+        if policy in WRONG or any(line["plan"] and line["plan"]["verdict"] != "planned" for line in lines):
             return False
         return self.peak(policy, budget) <= budget
 
+    def pairs(self, policy, other, budget):
+        """Seconds of a step of either, from the same round."""
+        return [pair for a, b in zip(self.of(policy, budget), self.of(other, budget))
+                for pair in list(zip(a["step_seconds"], b["step_seconds"]))[SETTLED:-1]]  # fmt: skip
+
+    def plain(self):
+        return median([1e3 * s for line in self.lines if line["policy"] == PLAIN for s in line["step_seconds"][SETTLED:-1]])
+
     def added(self, policy, budget):
         """Milliseconds of a step beyond the plain job's: (mean, half-width)."""
-        return interval([mine["step_ms"] - plain["step_ms"] for mine, plain in zip(self.of(policy, budget), self.of(PLAIN, None))])
+        return interval([1e3 * (a - b) for a, b in self.pairs(policy, PLAIN, budget)])
 
     def ratio(self, policy, other, budget):
-        return interval([a["step_ms"] / b["step_ms"] for a, b in zip(self.of(policy, budget), self.of(other, budget))])
+        return interval([a / b for a, b in self.pairs(policy, other, budget)])
 
 
 def show(results):
-    plain = interval([line["step_ms"] for line in results.of(PLAIN, None)])
-    print("\n  Milliseconds of a step beyond the plain job's %.0f%s ms; below, the peak of the ledger. In brackets: above the budget.\n"
-          % (plain[0], plus_minus(plain[1])))  # fmt: skip
-    shown = [p for p in results.policies]
-    rows = [["budget", *shown]]
+    print("\n  Milliseconds of a step beyond the plain job's %.0f ms; below, the peak of the ledger. In brackets: above the budget.\n" % results.plain())
+    rows = [["budget", *results.policies, AGAIN]]
     for budget in results.budgets:
         times, peaks = ["%s" % size(budget)], [""]
-        for policy in shown:
+        for policy in rows[0][1:]:
             added, half = results.added(policy, budget)
             text, peak = "%+.0f%s" % (added, plus_minus(half)), results.peak(policy, budget)
-            fits = policy == "off" or results.fits(policy, budget)
+            fits = not peak or results.fits(policy, budget)
             times.append(text if fits else "(%s)" % text)
             peaks.append("-" if not peak else size(peak) if fits else "(%s)" % size(peak))
         rows += [times, peaks]
+    runs.table(rows)
+    if "joint" not in results.policies:
+        return
+    print("\n  A step under joint, of one under the others (per cent); stock and off are no answers, their gradients are wrong.\n")
+    others = [p for p in results.policies if p != "joint"]
+    rows = [["budget", *others]]
+    for budget in results.budgets:
+        ratios = [results.ratio("joint", other, budget) for other in others]
+        cells = ["%.1f%s" % (100 * ratio, "" if math.isinf(half) else " \u00b1%.1f" % (100 * half)) for ratio, half in ratios]
+        rows.append([size(budget), *(c if o in WRONG or results.fits(o, budget) else "(%s)" % c for o, c in zip(others, cells))])
     runs.table(rows)
 
 
@@ -178,13 +219,15 @@ def picture(path, job, results):
                                zorder=3 if policy == "joint" else 2, **style)  # fmt: skip
             peak_axis.plot(xs, [peak for _, _, peak in points], marker="o", markersize=4, linewidth=width, **style)
             continue
-        added, peak = results.added(policy, None)[0], results.peak(policy, None) / 2**20
-        if policy == "off":
-            time_axis.axhline(added, linestyle=":", linewidth=1.2, **dict(style, label="off (wrong gradients)"))
+        added = [results.added(policy, b)[0] for b in results.budgets]
+        if policy in WRONG:
+            time_axis.plot(mib, added, linestyle=":", linewidth=1.2, **dict(style, label=policy + " (wrong gradients)"))
             continue
         # From its peak on it fits.
-        time_axis.plot([peak, max(mib[-1], peak)], [added, added], linestyle="--", linewidth=1.2, **style)
-        time_axis.plot([peak], [added], marker="s", markersize=6, color=COLOURS[policy])
+        peak = max(results.peak(policy, b) for b in results.budgets) / 2**20
+        level = sum(added) / len(added)
+        time_axis.plot([peak, max(mib[-1], peak)], [level, level], linestyle="--", linewidth=1.2, **style)
+        time_axis.plot([peak], [level], marker="s", markersize=6, color=COLOURS[policy])
         peak_axis.axhline(peak, linestyle="--", linewidth=1.2, **style)
     peak_axis.plot(mib, mib, color="black", linewidth=1, label="the budget")
     time_axis.axhline(0, color="black", linewidth=0.8)
@@ -202,12 +245,13 @@ def picture(path, job, results):
 def judge(results):
     """-> list of (met, sentence)."""
     checks = []
-    reference = results.of(PLAIN, None)[0]["losses"]
-    right = [line for line in results.lines if line["policy"] != "off"]
+    reference = results.of(PLAIN, results.budgets[0])[0]["losses"]
+    right = [line for line in results.lines if line["policy"] not in WRONG]
     wrong = sorted({line["policy"] for line in right if line["losses"] != reference or line["rejections"]})
     checks.append((not wrong, "%d runs have the plain job's losses, bit for bit, and no rejection%s" % (len(right), wrong and "; not: " + ", ".join(wrong) or "")))
-    if "off" in results.policies:
-        checks.append((results.of("off", None)[0]["losses"] != reference, "off, which is stock checkpointing, has other losses"))
+    for policy in (p for p in WRONG if p in results.policies):
+        others = [line for b in results.budgets for line in results.of(policy, b)]
+        checks.append((all(line["losses"] != reference for line in others), "%s, which is stock checkpointing, has other losses" % policy))
     planned = [p for p in PLANNED if p in results.policies]
     above = ["%s at %s: %s" % (p, size(b), size(results.peak(p, b))) for p in planned for b in results.budgets if results.peak(p, b) > b
              and not any(line["plan"] and line["plan"]["verdict"] != "planned" for line in results.of(p, b))]  # fmt: skip
@@ -216,19 +260,26 @@ def judge(results):
         return checks
     infeasible = [size(b) for b in results.budgets if not results.fits("joint", b)]
     checks.append((not infeasible, "joint has a plan for all %d budgets%s" % (len(results.budgets), infeasible and "; not for " + ", ".join(infeasible) or "")))
-    slower, faster, compared = [], 0, 0
+    slower, faster, compared, widest = [], 0, 0, 0.0
     for budget in results.budgets:
         for other in results.policies:
             if other == "joint" or not (results.fits("joint", budget) and results.fits(other, budget)):
                 continue
             ratio, half = results.ratio("joint", other, budget)
             compared += 1
+            widest = max(widest, half)
             faster += ratio + half < 1
             if ratio - half > 1 + SLOWER:
                 slower.append("%s at %s (%.3f x)" % (other, size(budget), ratio))
-    checks.append((not slower, "joint is not slower than any other policy that fits, beyond the spread: %d comparisons, faster beyond it in %d%s"
-                   % (compared, faster, slower and "; slower than " + "; ".join(slower) or "")))  # fmt: skip
+    checks.append((not slower, "joint is not slower than any other policy that fits, beyond the spread (half-width at most %.1f %%): %d comparisons, faster "
+                   "beyond it in %d%s" % (100 * widest, compared, faster, slower and "; slower than " + "; ".join(slower) or "")))  # fmt: skip
     return checks
+
+
+def between(least, most, count):
+    """The ends with a margin: measurements differ a little from run to run, and a plan leaves some of a budget free."""
+    low, high = least * 1.01 + MARGIN, most * 1.01 + MARGIN
+    return [int(low + (high - low) * i / (count - 1)) for i in range(count)]
 
 
 def description(job):
@@ -247,8 +298,8 @@ def main():
     parser.add_argument("--data", help="as the example takes it")
     parser.add_argument("--out", help="folder for results and the picture (default: build/examples/budget_sweep/JOB)")
     parser.add_argument("--budgets", type=int, default=8, help="how many (default: %(default)s)")
-    parser.add_argument("--repetitions", type=int, default=3, help="rounds (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=20, help="of a run, at least 16 (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=1, help="times that each budget is measured (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=64, help="of each run; those before the %dth do not count (default: %%(default)s)" % (SETTLED + 1))
     parser.add_argument("--policies", default=",".join(POLICIES), help="separated by commas (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the small job, two budgets, one round, the policies joint and selective")
     options = parser.parse_args()
@@ -257,9 +308,9 @@ def main():
     if unknown:
         parser.error("--policies: no '%s' (there are %s)" % (unknown[0], ", ".join(POLICIES)))
     if options.quick:
-        options.budgets, options.repetitions, options.steps, options.policies = 2, 1, 16, ["joint", "selective"]
-    if options.budgets < 2 or options.repetitions < 1 or options.steps < 16:
-        parser.error("at least 2 budgets, 1 repetition and 16 steps")
+        options.budgets, options.repetitions, options.steps, options.policies = 2, 1, SETTLED + 6, ["joint", "selective"]
+    if options.budgets < 2 or options.repetitions < 1 or options.steps < SETTLED + 4:
+        parser.error("at least 2 budgets, 1 repetition and %d steps" % (SETTLED + 4))
     options.lib = os.path.abspath(options.lib)
     options.out = os.path.abspath(options.out or "build/examples/budget_sweep/" + options.job)
     if not os.path.exists(options.lib):
@@ -270,12 +321,13 @@ def main():
     sweep = Sweep(job, options)
 
     print("  looking for the least budget and for what retaining everything takes ...", flush=True)
-    least, most = sweep.limits()
-    # The ends with a margin: measurements differ a little from run to run, and a plan leaves some of a budget free.
-    low, high = least * 1.01 + MARGIN, most * 1.01 + MARGIN
-    budgets = [int(low + (high - low) * i / (options.budgets - 1)) for i in range(options.budgets)]
-    print("  least %s, everything %s" % (size(least), size(most)), flush=True)
-    sweep.sweep(budgets)
+    try:
+        least, most = sweep.limits()
+        budgets = between(least, most, options.budgets)
+        print("  least %s, everything %s" % (size(least), size(most)), flush=True)
+        sweep.sweep(budgets)
+    except runs.Failed as failure:
+        raise SystemExit("\n%s" % failure)
 
     results = Results(sweep.lines, budgets, [p for p in POLICIES if p in options.policies], options.repetitions)
     show(results)

@@ -4,6 +4,7 @@ Nothing here knows of Reprise.
 """
 
 import json
+import os
 import resource
 import time
 
@@ -17,9 +18,10 @@ def resident():
 
 
 class Outcome:
-    def __init__(self, steps):
-        self.arrays, self.losses, self.times, self.steps = {}, [], [], steps
+    def __init__(self, steps, turns=None):
+        self.arrays, self.losses, self.times, self.steps, self.turns = {}, [], [], steps, turns
         self.start = resident()
+        self._wait_for_turn()
 
     @staticmethod
     def add_arguments(parser):
@@ -28,6 +30,9 @@ class Outcome:
         parser.add_argument("--out", help="write the gradients of the first and the last step and the final state here (.npz)")
         parser.add_argument("--report", help="write times and memory here (.json)")
         parser.add_argument("--no-evaluation", action="store_true", help="do not look, at the end, at how well it has learned")
+        parser.add_argument("--turns", nargs=2, type=int, metavar=("READ", "WRITE"),
+                            help="descriptors: write a byte to WRITE when ready for a step and after the last, read one from READ before each step; "
+                                 "so several runs can take turns")  # fmt: skip
         parser.add_argument("--count-changes", action="store_true",
                             help="with --no-checkpoint: compare, byte by byte, what a segment reads when its forward begins and when its "
                                  "backward begins (slow; for itself, not for timing)")  # fmt: skip
@@ -40,6 +45,13 @@ class Outcome:
         if options.threads:
             torch.set_num_threads(options.threads)
         torch.manual_seed(options.seed)
+
+    def _wait_for_turn(self):
+        if self.turns is None:
+            return
+        os.write(self.turns[1], b".")
+        if len(self.times) < self.steps and not os.read(self.turns[0], 1):
+            raise SystemExit("whoever gives turns has gone")
 
     def gradients(self, model):
         """After a backward: kept for the first and the last step."""
@@ -55,6 +67,7 @@ class Outcome:
         if step % 10 == 0 or step == self.steps:
             recent = sorted(self.times[-10:])
             print("step %d: loss %.4f, %.0f ms" % (step, loss, 1e3 * recent[len(recent) // 2]), flush=True)
+        self._wait_for_turn()
 
     def end(self, modules, optimizer):
         """After the last step. `modules`: prefix -> module."""

@@ -2,11 +2,13 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 
 import numpy as np
 
+PATIENCE = 600  # seconds for one step
 COUNTED = ("forwards", "replays", "replays_on_changed_state", "rejections", "divergences")
 
 
@@ -21,33 +23,82 @@ class Failed(Exception):
     """A process that ended with another exit status than 0, or without what it had to write."""
 
 
-def train(script, key, arguments, folder, lib=None, env=None, arrays=True):
-    """One process -> Run. With `lib`, under its preload; `env`: further REPRISE_ variables."""
-    out, report, statistics, log = (os.path.join(folder, key + end) for end in (".npz", ".json", ".reprise.json", ".log"))
-    for path in (out, report, statistics):
-        if os.path.exists(path):
-            os.remove(path)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REPRISE_") and name != "LD_PRELOAD"}
-    if lib is not None:
-        environment.update({"LD_PRELOAD": lib, "REPRISE_REPORT": statistics, "REPRISE_REQUIRE": "1", "REPRISE_PLAN_CACHE": "off", **(env or {})})
-    command = [sys.executable, script, "--report", report, *(["--out", out] if arrays else []), *arguments]
-    with open(log, "w") as file:
-        done = subprocess.run(command, env=environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    with open(log) as file:
-        lines = file.read().strip().splitlines()
-    if done.returncode:
-        said = "\n".join("    " + line for line in lines[-15:])
-        raise Failed("the run '%s' failed with exit status %d; its output is in %s, and ends with\n%s" % (key, done.returncode, log, said))
-    with open(report) as file:
-        report = json.load(file)
-    loaded = None
-    if lib is not None:
-        if not os.path.exists(statistics) and environment["REPRISE_REQUIRE"] == "1":
-            raise Failed("the run '%s' ended, but Reprise wrote no statistics: it was not active (see %s)" % (key, log))
-        if os.path.exists(statistics):
-            with open(statistics) as file:
-                loaded = json.load(file)
-    return Run(key, report, np.load(out) if arrays else None, loaded, log)
+class Training:
+    """One process that trains; with `lib`, under its preload; `env`: further REPRISE_ variables. With `turns` each step waits for step()."""
+
+    def __init__(self, script, key, arguments, folder, lib=None, env=None, arrays=True, turns=False):
+        self.key, self.active, self.pipes = key, lib is not None, None
+        self.out, self.report, self.statistics, self.log = (os.path.join(folder, key + end) for end in (".npz", ".json", ".reprise.json", ".log"))
+        self.arrays = arrays
+        for path in (self.out, self.report, self.statistics):
+            if os.path.exists(path):
+                os.remove(path)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("REPRISE_") and name != "LD_PRELOAD"}
+        if self.active:
+            environment.update({"LD_PRELOAD": lib, "REPRISE_REPORT": self.statistics, "REPRISE_REQUIRE": "1", "REPRISE_PLAN_CACHE": "off", **(env or {})})
+        self.required = environment.get("REPRISE_REQUIRE") == "1"
+        command = [sys.executable, script, "--report", self.report, *(["--out", self.out] if arrays else []), *arguments]
+        theirs = ()
+        if turns:
+            (go, ours), (mine, ready) = os.pipe(), os.pipe()
+            theirs, self.pipes = (go, ready), (mine, ours)
+            command += ["--turns", str(go), str(ready)]
+        with open(self.log, "w") as file:
+            self.process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=theirs)
+        for descriptor in theirs:
+            os.close(descriptor)
+
+    def wait(self):
+        """Until it is ready for the next step, or has done its last."""
+        readable, _, _ = select.select([self.pipes[0]], [], [], PATIENCE)
+        if not readable:
+            self.stop()
+            raise Failed("the run '%s' did not come to the end of a step in %d s; its output is in %s" % (self.key, PATIENCE, self.log))
+        if not os.read(self.pipes[0], 1):
+            self.end()
+            raise Failed("the run '%s' ended before its last step; its output is in %s" % (self.key, self.log))
+
+    def step(self):
+        """One step, from its beginning to its end. The run must be ready."""
+        try:
+            os.write(self.pipes[1], b".")
+        except BrokenPipeError:
+            pass  # said by wait()
+        self.wait()
+
+    def stop(self):
+        """Whatever it is doing. Safe to call more than once."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for descriptor in self.pipes or ():
+            os.close(descriptor)
+        self.pipes = None
+
+    def end(self):
+        """-> Run, when the process has ended by itself."""
+        status = self.process.wait()
+        self.stop()
+        with open(self.log) as file:
+            lines = file.read().strip().splitlines()
+        if status:
+            said = "\n".join("    " + line for line in lines[-15:])
+            raise Failed("the run '%s' failed with exit status %d; its output is in %s, and ends with\n%s" % (self.key, status, self.log, said))
+        with open(self.report) as file:
+            report = json.load(file)
+        statistics = None
+        if self.active:
+            if not os.path.exists(self.statistics) and self.required:
+                raise Failed("the run '%s' ended, but Reprise wrote no statistics: it was not active (see %s)" % (self.key, self.log))
+            if os.path.exists(self.statistics):
+                with open(self.statistics) as file:
+                    statistics = json.load(file)
+        return Run(self.key, report, np.load(self.out) if self.arrays else None, statistics, self.log)
+
+
+def train(*arguments, **named):
+    """One process alone, from beginning to end -> Run. Arguments as Training's."""
+    return Training(*arguments, **named).end()
 
 
 def relative_error(reference, got, prefix):

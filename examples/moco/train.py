@@ -127,7 +127,7 @@ def main():
     optimizer = torch.optim.SGD(encoder.parameters(), lr=0.06, momentum=0.9, weight_decay=1e-4)
     counter = Counter(dict(contrast.named_buffers())) if options.count_changes else None
 
-    outcome = Outcome(options.steps)
+    outcome = Outcome(options.steps, options.turns)
     for _ in range(options.steps):
         views = []
         for _ in range(options.micro_batches):

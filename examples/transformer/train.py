@@ -83,7 +83,7 @@ def main():
             return counters[block].segment(block, *arguments)
         return block(*arguments) if options.no_checkpoint else checkpoint(block, *arguments, use_reentrant=False)
 
-    outcome = Outcome(options.steps)
+    outcome = Outcome(options.steps, options.turns)
     for _ in range(options.steps):
         x, y = next(stream)
         began = time.perf_counter()
