@@ -1,6 +1,8 @@
 """Rows of the C API: large buffers, small buffers, memory, lookup."""
 
 import os
+import tempfile
+import time
 
 from . import machine, statistics
 from .processes import BenchError, children, environment, google_benchmark
@@ -131,6 +133,33 @@ def small(options):
         value, low, high = statistics.interval([rounds], lambda r: median(x["us"] for x in r))
         what = "F + B, 50 small buffers (64 KiB in all), %s, C API" % name.replace("_", " ")
         yield fixed(row, what, value, bar, "us", len(rounds), low, high)
+
+
+def planning(options):
+    """What measuring, and comparing with the plan in force, add to a segment: the same job without a budget, and with a plan that replays all of it."""
+    program = [os.path.join(options.build, "bench_planning")]
+    sampling = Sampling(options, lambda rounds: median(r["plan"] - r["none"] for r in rounds), None, "us")
+    with tempfile.TemporaryDirectory() as folder:
+        plan = os.path.join(folder, "plan")
+        replay = {"REPRISE_POLICY": "selective"}
+        settings = {**replay, "REPRISE_BUDGET": "1GiB", "REPRISE_SAVE_PLAN": plan, "REPRISE_PLAN_CACHE": "off"}
+        with children((program, environment(options.library, replay)), (program, environment(options.library, settings))) as (none, planned):
+            until = time.monotonic() + 60
+            while not os.path.exists(plan):
+                if time.monotonic() > until:
+                    raise BenchError("no plan was made in a minute; the job said: " + planned.said()[-500:])
+                planned.ask("cycles 2")
+            for child in (none, planned):
+                child.ask("cycles 30")
+
+            def round_(number):
+                both = [("none", none), ("plan", planned)]
+                answers = {name: child.ask("cycles 20") for name, child in (both if number % 2 else reversed(both))}
+                return {name: median(a["ns"]) / a["segments"] / 1e3 for name, a in answers.items()}
+
+            sampling.one_cluster(round_, 5 if options.quick else 40)
+    without = median(r["none"] for r in sampling.clusters[0])
+    yield sampling.result("planning", "measuring and following a plan, per segment (F + B), C API: more than without a budget", note="without: %.1f us" % without)
 
 
 def shadow_memory(options):
