@@ -36,15 +36,6 @@ int report(const Options &options) {
                  "--records FILE");
         return 1;
     }
-    if (!options.png.empty()) {
-        const Json drawing = timeline_drawing(summary.cycles, options.title);
-        const std::string problem = drawing.is_null() ? "no cycle was measured (reprise.timeline/1): record a run with a budget"
-                                                      : draw_png(drawing, options.png, options.python);
-        if (!problem.empty()) {
-            complain(kName, "'" + printable(options.png) + "' was not drawn: " + problem);
-            return 1;
-        }
-    }
     const std::string page = report_html(summary, options.title, sources);
     if (const std::string problem = write_whole(options.output, page); !problem.empty()) {
         complain(kName, "'" + printable(options.output) + "' cannot be written (" + problem + "): give -o a path that can be");
@@ -53,6 +44,16 @@ int report(const Options &options) {
     if (options.output != "-") {
         printf("%s: %s, %s, %s\n", printable(options.output).c_str(), plural(summary.segments.size(), "segment").c_str(),
                plural(summary.records, "record").c_str(), human_bytes(static_cast<double>(page.size())).c_str());
+    }
+    // The page is there, whatever becomes of the picture.
+    if (!options.png.empty()) {
+        const Json drawing = timeline_drawing(summary.cycles, options.title);
+        const std::string problem = drawing.is_null() ? "no cycle was measured (reprise.timeline/1): record a run with a budget"
+                                                      : draw_png(drawing, options.png, options.python);
+        if (!problem.empty()) {
+            complain(kName, "'" + printable(options.png) + "' was not drawn: " + problem);
+            return 1;
+        }
     }
     return 0;
 }

@@ -297,6 +297,11 @@ class Planning(Case):
         self.assertTrue(os.path.exists(self.path("m.png")))
         said = self.reprise("report", self.write("plain", json.dumps(RECORD)), "-o", "o2", "--png", "n.png", status=1).stderr
         self.assertIn("no cycle was measured", said)
+        self.assertTrue(os.path.exists(self.path("o2")), "the page is written all the same")
+        said = self.reprise("report", self.records(), "-o", "o3", "--png", "n.png", "--python", "no-such-python", status=1).stderr
+        self.assertIn("was not drawn", said)
+        self.assertNotIn("--svg", said)  # report has none
+        self.assertTrue(os.path.exists(self.path("o3")))
 
 
 if __name__ == "__main__":
