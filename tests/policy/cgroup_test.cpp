@@ -1,12 +1,15 @@
 // A control group whose limit is 5 % above the job's own peak: under us, the job must not be killed for what we took, and must come out
-// right or be told what could not be preserved. The group's files are made up (a tree that the allocator reads in place of /sys/fs/cgroup),
-// its usage is this process's true resident memory: whoever passes the limit would have been killed. Each job runs in a child of its own.
+// right or be told what could not be preserved. Each job runs in a child of its own. Group: its files are made up (a tree that the
+// allocator reads in place of /sys/fs/cgroup), its usage is this process's true resident memory: whoever passes the limit would have been
+// killed. RealGroup: the kernel's, where this process may make one; it kills.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "allocator/headroom.h"
 #include "tests/policy/engine_fixture.h"
@@ -84,19 +87,14 @@ Outcome job(const AllocatorPort &port, Policy policy) {
     return outcome;
 }
 
-// In a child, so that every job begins with the same memory and its peak is its own. limit 0: no group.
-Outcome run(Policy policy, uint64_t limit) {
+// In a child, so that every job begins with the same memory and its peak is its own. `enter`: what the child does first.
+Outcome run(Policy policy, const std::function<bool(AllocatorPort &)> &enter) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     const pid_t child = fork();
     if (child == 0) {
         AllocatorPort port = *allocator_port();
-        if (limit != 0) {
-            write_file("/proc/self/cgroup", layout->group);
-            write_file(std::string(layout->folder) + layout->limit, std::to_string(limit) + "\n");
-            port.group_headroom = group_of_test;
-            port.headroom = group_of_test;
-        }
+        if (!enter(port)) _exit(1);
         const Outcome outcome = job(port, policy);
         _exit(write(ends[1], &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
     }
@@ -108,6 +106,18 @@ Outcome run(Policy policy, uint64_t limit) {
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     return outcome;
+}
+
+// limit 0: no group.
+Outcome run(Policy policy, uint64_t limit) {
+    return run(policy, [&](AllocatorPort &port) {
+        if (limit == 0) return true;
+        write_file("/proc/self/cgroup", layout->group);
+        write_file(std::string(layout->folder) + layout->limit, std::to_string(limit) + "\n");
+        port.group_headroom = group_of_test;
+        port.headroom = group_of_test;
+        return true;
+    });
 }
 
 class Group : public testing::TestWithParam<const Layout *> {
@@ -146,6 +156,71 @@ TEST_P(Group, WithRoomEverythingIsRight) {
         EXPECT_GT(outcome.peak, alone_ + alone_ / 20) << "preserving takes memory: the other test would find nothing";
         EXPECT_EQ(outcome.wrong + outcome.refused_without_reason, 0u);
         EXPECT_GE(outcome.right, 9u) << "all but the first windows'";
+    }
+}
+
+// A folder below the kernel's own, for one job. No folder() where none can be made.
+class KernelsGroup {
+  public:
+    explicit KernelsGroup(uint64_t limit) {
+        for (const Layout *version : {&kV1, &kV2}) {
+            const std::string parent = std::filesystem::path(version->folder).parent_path();
+            const std::string made = parent + "/reprise-test-" + std::to_string(getpid());
+            if (mkdir(made.c_str(), 0755) != 0) continue;
+            folder_ = made;
+            usage_ = version == &kV1 ? "/memory.max_usage_in_bytes" : "/memory.peak";
+            if (access((made + version->limit).c_str(), W_OK) == 0) {
+                const bool limited = limit == 0 || std::ofstream(made + version->limit) << limit << std::flush;
+                EXPECT_TRUE(limited) << made;
+                return;
+            }
+            leave();
+        }
+    }
+    ~KernelsGroup() { leave(); }
+    KernelsGroup(const KernelsGroup &) = delete;
+    KernelsGroup &operator=(const KernelsGroup &) = delete;
+
+    const std::string &folder() const { return folder_; }
+    uint64_t peak() const {
+        uint64_t bytes = 0;
+        std::ifstream(folder_ + usage_) >> bytes;
+        return bytes;
+    }
+
+  private:
+    void leave() {
+        if (!folder_.empty()) (void)rmdir(folder_.c_str());
+        folder_.clear();
+    }
+    std::string folder_, usage_;
+};
+
+// -> false: no group can be made.
+bool run_in_group(Policy policy, uint64_t limit, Outcome *outcome, uint64_t *peak) {
+    const KernelsGroup group(limit);
+    if (group.folder().empty()) return false;
+    *outcome = run(policy, [&](AllocatorPort &) { return bool(std::ofstream(group.folder() + "/cgroup.procs") << 0 << std::flush); });
+    *peak = group.peak();
+    EXPECT_GT(*peak, 50 * kMiB) << "was the job in the group?";
+    return true;
+}
+
+TEST(RealGroup, FivePercentAboveThePeakKillsNothing) {
+    Outcome outcome;
+    uint64_t alone = 0, peak = 0;
+    if (!run_in_group(Policy::kOff, 0, &outcome, &alone)) GTEST_SKIP() << "no control group can be made here";
+    for (const auto &[policy, limit] : {std::pair{Policy::kSelective, alone + alone / 20}, std::pair{Policy::kWhole, alone + alone / 20},
+                                        std::pair{Policy::kSelective, 4 * alone}}) {
+        SCOPED_TRACE(testing::Message() << to_string(policy) << " " << limit << ", alone " << alone);
+        ASSERT_TRUE(run_in_group(policy, limit, &outcome, &peak));
+        EXPECT_EQ(outcome.wrong + outcome.refused_without_reason, 0u);
+        EXPECT_EQ(outcome.right + outcome.refused, 15u);
+        if (limit == 4 * alone) {
+            EXPECT_GE(outcome.right, 9u) << "all but the first windows'";
+        } else {
+            EXPECT_GT(outcome.refused, 0u) << "is the limit seen at all?";
+        }
     }
 }
 

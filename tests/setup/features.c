@@ -5,7 +5,8 @@
  *   wp_async      writes to pages protected by userfaultfd WP_ASYNC are seen by PAGEMAP_SCAN, and get+reset protects them again
  *   huge_pages    aligned memory advised MADV_HUGEPAGE gets huge pages
  *   huge_holes    a huge page dropped by MADV_DONTNEED while protected is reported as written
- *   setuid        this process is root and its folder for temporary files honours the setuid bit */
+ *   setuid        this process is root and its folder for temporary files honours the setuid bit
+ *   memory_group  this process may make a control group with a limit of memory, and move into it */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -15,8 +16,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Newer than the headers of Debian 12. */
@@ -111,10 +114,37 @@ static int may_setuid(void) {
     return geteuid() == 0 && (file_system.f_flag & ST_NOSUID) == 0;
 }
 
+static int write_number(const char *folder, const char *file, const char *number) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int good = fd >= 0 && write(fd, number, strlen(number)) == (ssize_t)strlen(number);
+    if (fd >= 0) close(fd);
+    return good;
+}
+
+static int group_below(const char *parent, const char *limit) {
+    char folder[200];
+    int status = 1;
+    snprintf(folder, sizeof folder, "%s/reprise-feature-%d", parent, (int)getpid());
+    if (mkdir(folder, 0755) != 0) return 0;
+    int good = write_number(folder, limit, "1073741824");
+    pid_t child = good ? fork() : -1;
+    if (child == 0) _exit(write_number(folder, "cgroup.procs", "0") ? 0 : 1);
+    good = child > 0 && waitpid(child, &status, 0) == child && status == 0;
+    rmdir(folder);
+    return good;
+}
+
+static int memory_group(void) {
+    return group_below("/sys/fs/cgroup/memory", "memory.limit_in_bytes") || group_below("/sys/fs/cgroup", "memory.max");
+}
+
 int main(void) {
     printf("wp_async=%d\n", wp_async());
     printf("huge_pages=%d\n", huge_pages());
     printf("huge_holes=%d\n", huge_holes());
     printf("setuid=%d\n", may_setuid());
+    printf("memory_group=%d\n", memory_group());
     return 0;
 }

@@ -21,8 +21,9 @@ Status WatchMechanism::changed(Version version, ReplayView &view) {
     view.version = version;
     auto found = std::find_if(records_.begin(), records_.end(), [&](const Record &r) { return r.version == version; });
     if (found != records_.end() && found->digest == digest_now()) return {};
-    const char *remedy = buffer_.flags.argument
-                             ? "pass a copy of this argument, or do not write it between the forward and the backward"
+    const char *remedy = buffer_.flags.argument ? "pass a copy of this argument, or do not write it between the forward and the backward"
+                         : buffer_.watched_for_headroom
+                             ? "give the job more memory (see the limits of its control group), or let it go on with REPRISE_ON_REJECT=warn"
                              : "it is preserved from the next window on; REPRISE_POLICY=whole preserves it from the start";
     return Status::error(REPRISE_REJECTED,
                          "buffer '%s' (%zu bytes at %#zx) was only watched%s and has changed since the forward: its old bytes are gone; %s",
