@@ -509,11 +509,11 @@ bool Planning::pin(const std::vector<std::unique_ptr<Cycle>> &cycles, uint64_t o
 void Planning::say_infeasible(const planner::JobPlan &plan) {
     const auto enough = static_cast<unsigned long long>(mib_with_margin(plan.smallest_bytes));
     std::string text = format("this job does not fit into the budget of %s: ", human_bytes(budget_).c_str());
-    if (plan.smallest_bound_bytes >= plan.smallest_bytes) {
+    const auto least = static_cast<unsigned long long>(mib_with_margin(plan.smallest_bound_bytes));
+    if (least >= enough) {  // proven to the MiB
         text += format("the smallest budget with a plan is %lluMiB", enough);
     } else {
-        text += format("the smallest budget with a plan is at most %lluMiB (and at least %lluMiB)", enough,
-                       static_cast<unsigned long long>(mib_with_margin(plan.smallest_bound_bytes)));
+        text += format("the smallest budget with a plan is at most %lluMiB (and at least %lluMiB)", enough, least);
     }
     text += format(". Give REPRISE_BUDGET=%lluMiB, or make the batch smaller", enough);
     // A job that runs under a plan is not ended by a later one.

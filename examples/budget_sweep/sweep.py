@@ -38,6 +38,7 @@ POLICIES = PLANNED + FIXED + WRONG
 PLAIN, AGAIN = "plain", "plain again"  # the job that keeps everything, without Reprise: what times are compared with
 SETTLED = 16  # steps before that are profiled, or the first under a plan
 MARGIN = 2 << 20  # bytes
+OFF = 0.01  # a peak may be off the plan's by so much
 SLOWER = 0.01  # joint may be this much slower than another policy, beyond the spread
 COLOURS = dict(zip(POLICIES, ("#27ae60", "#2e6da4", "#e67e22", "#8e44ad", "#16a085", "#c2a000", "#7f7f7f", "#c0392b", "#7b241c")))
 
@@ -256,6 +257,8 @@ def judge(results):
     above = ["%s at %s: %s" % (p, size(b), size(results.peak(p, b))) for p in planned for b in results.budgets if results.peak(p, b) > b
              and not any(line["plan"] and line["plan"]["verdict"] != "planned" for line in results.of(p, b))]  # fmt: skip
     checks.append((not above, "no peak of the ledger is above its budget%s" % (above and "; but " + "; ".join(above) or "")))
+    off = [abs(line["ledger_peak"] / line["plan"]["peak"] - 1) for line in results.lines if line["policy"] in planned and line["plan"]]
+    checks.append((max(off, default=0) <= OFF, "peaks are off those planned by %.2f %% at most" % (100 * max(off, default=0))))
     if "joint" not in results.policies:
         return checks
     infeasible = [size(b) for b in results.budgets if not results.fits("joint", b)]
