@@ -63,7 +63,7 @@ int pictures(const Options &options, const planner::Profile &profile, const Swee
     Json drawing = sweep_json(profile, sweep, false);
     drawing["title"] = title;
     const std::string problem = draw_png(drawing, options.png, options.python);
-    return problem.empty() ? 0 : fail("'" + printable(options.png) + "' was not drawn: " + problem + " (--svg needs nothing)");
+    return problem.empty() ? 0 : fail("'" + printable(options.png) + "' was not drawn: " + problem);
 }
 
 int plan(const Options &options) {

@@ -261,7 +261,8 @@ class JobPlanner {
         for (int64_t pages : best_.truth.memory) out.memory_bytes.push_back(bytes_of(pages));
         for (size_t i = 0; i < profile_.instances.size(); i++) {
             const ProfileInstance &it = profile_.instances[i];
-            out.instances.push_back({it.segment, it.ordinal, plan.replay[i] != 0, it.keep_bytes, it.replay_ns + it.overhead_ns, ""});
+            out.instances.push_back(
+                {it.segment, it.ordinal, plan.replay[i] != 0, it.keep_bytes, it.replay_ns + it.overhead_ns, "", it.measured_keep_bytes});
         }
         auto forward = [&](int32_t i) { return profile_.instances[static_cast<size_t>(i)].forward_begin; };
         for (size_t w = 0; w < model_.problem.windows.size(); w++) {

@@ -75,6 +75,7 @@ JobPlan read(std::string_view text) {
         it.replay = entry.field("decision").word(kDecisions, "decision") == 1;
         it.keep_bytes = entry.field("keep_bytes").number();
         it.replay_ns = entry.field("replay_ns").number();
+        if (entry.has("measured_keep_bytes")) it.measured_keep_bytes = entry.field("measured_keep_bytes").number();
         if (entry.has("why")) it.why = entry.field("why").text();
         if (!keys.emplace(it.segment, it.ordinal).second) entry.refuse("is a forward that the plan has twice");
     }
@@ -113,13 +114,15 @@ std::string write_plan(const JobPlan &plan, const std::string &run, uint64_t ste
     out["peak_slot"] = plan.peak_slot;
     out["work"] = plan.work;
     Json instances = Json::array(), windows = Json::array();
-    for (const PlannedInstance &it : plan.instances)
+    for (const PlannedInstance &it : plan.instances) {
         instances.push_back({{"segment", it.segment},
                              {"ordinal", it.ordinal},
                              {"decision", kDecisions[it.replay]},
                              {"keep_bytes", it.keep_bytes},
                              {"replay_ns", it.replay_ns},
                              {"why", it.why}});
+        if (it.measured_keep_bytes != 0) instances.back()["measured_keep_bytes"] = it.measured_keep_bytes;
+    }
     for (const PlannedWindow &window : plan.windows) {
         Json unchanged = Json::array();
         for (uint8_t flag : window.unchanged) unchanged.push_back(flag != 0);

@@ -22,12 +22,10 @@ struct ProfileInstance {
     int64_t forward_ns = 0, replay_ns = 0;  // the job's own time, without ours
     int64_t overhead_ns = 0;                // ours in a forward and a replay beside what buffers cost: scopes, generators, clones
     int64_t keep_bytes = 0;                 // alive at the end of the replay and not at its beginning: what retaining costs
+    int64_t measured_keep_bytes = 0;        // so, where retained forwards have shown that keep_bytes is less; else 0
     int64_t transient_bytes = 0;            // the replay's peak above its beginning, without what loading needs
     Freedom freedom = Freedom::open;
     std::string why;  // freedom is not open: the reason, in words
-    // What its forward, which was not retained, left alive (its results): a retained one leaves what keeping it takes beside that. Not part
-    // of the text form.
-    int64_t forward_left_bytes = 0;
 };
 
 struct ProfileBuffer {
@@ -69,7 +67,8 @@ struct PlannedInstance {
     int32_t ordinal = 0;
     bool replay = true;
     int64_t keep_bytes = 0, replay_ns = 0;
-    std::string why;  // in words: "fits", "replayed: costs 3.1 ms, saves 48 MiB at event 31", "nested: always replayed"
+    std::string why;                  // in words: "fits", "replayed: costs 3.1 ms, saves 48 MiB at event 31", "nested: always replayed"
+    int64_t measured_keep_bytes = 0;  // the profile's
 };
 
 // One buffer in one stretch of the cycle: how it is preserved for these readers.

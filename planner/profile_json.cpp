@@ -93,6 +93,7 @@ Profile read(std::string_view text) {
         it.replay_ns = entry.field("replay_ns").number();
         it.overhead_ns = entry.field("overhead_ns").number();
         it.keep_bytes = entry.field("keep_bytes").number();
+        if (entry.has("measured_keep_bytes")) it.measured_keep_bytes = entry.field("measured_keep_bytes").number();
         it.transient_bytes = entry.field("transient_bytes").number();
         if (entry.has("freedom")) it.freedom = static_cast<Freedom>(entry.field("freedom").word(kFreedomNames, "freedom"));
         if (entry.has("why")) it.why = entry.field("why").text();
@@ -137,7 +138,7 @@ std::string write_profile(const Profile &profile) {
              {"events", events_of(profile)},
              {"base_bytes", profile.base_bytes}};
     Json instances = Json::array(), buffers = Json::array(), costs = Json::object();
-    for (const ProfileInstance &it : profile.instances)
+    for (const ProfileInstance &it : profile.instances) {
         instances.push_back({{"segment", it.segment},
                              {"ordinal", it.ordinal},
                              {"forward_ns", it.forward_ns},
@@ -147,6 +148,8 @@ std::string write_profile(const Profile &profile) {
                              {"transient_bytes", it.transient_bytes},
                              {"freedom", kFreedomNames[static_cast<int>(it.freedom)]},
                              {"why", it.why}});
+        if (it.measured_keep_bytes != 0) instances.back()["measured_keep_bytes"] = it.measured_keep_bytes;
+    }
     for (const ProfileBuffer &buffer : profile.buffers) {
         Json writes = Json::array();
         for (const BufferWrite &write : buffer.writes) {

@@ -122,6 +122,7 @@ uint64_t Cycle::order(size_t from) const {
 }
 
 int64_t Cycle::left_by_forward(const CycleInstance &instance) const {
+    if (instance.events[0] < 0 || instance.events[1] < 0) return 0;
     auto job_at = [&](EventKind kind) {
         return static_cast<int64_t>(events_[static_cast<size_t>(instance.events[static_cast<size_t>(kind)])].job_bytes);
     };
@@ -148,7 +149,6 @@ planner::Profile Cycle::profile() const {
         made.overhead_ns = static_cast<int64_t>(seen.overhead_ns);
         made.freedom = seen.freedom;
         made.why = seen.why;
-        made.forward_left_bytes = left_by_forward(seen);
         if (made.replay_begin < made.forward_end) {  // replayed while its forward was open: nothing could be kept for it
             made.freedom = planner::Freedom::replay;
             made.why = "replayed while its forward was still open";

@@ -39,6 +39,7 @@ struct CycleInstance {
     int32_t events[4] = {-1, -1, -1, -1};  // by EventKind; of several replays the first begin and the last end
     planner::Freedom freedom = planner::Freedom::open;
     std::string why;
+    bool retained = false;
     uint64_t forward_ns = 0, replay_ns = 0;  // the job's own
     uint64_t overhead_ns = 0;                // ours
 };
@@ -85,7 +86,7 @@ class Cycle {
     uint64_t job_bytes() const { return entered_job_; }
     int32_t next_ordinal(const std::string &segment) const;
 
-    // The job's own bytes at the end of a forward, less those at its beginning. Both must have come.
+    // The job's own bytes at the end of a forward, less those at its beginning. 0 when one of them has not come.
     int64_t left_by_forward(const CycleInstance &instance) const;
 
     // A digest of segments and the order of their forwards, from a forward on; equal cycles can take the same plan.

@@ -66,13 +66,22 @@ std::optional<planner::JobPlan> PlanCache::find(planner::Profile *profile, int64
     if (!sound) return {};
     int64_t kept_more = 0, kept_all = 0;
     for (size_t i = 0; i < before.instances.size(); ++i) {
+        const planner::PlannedInstance &then = before.instances[i];
         const int64_t keep = profile->instances[i].keep_bytes;
-        kept_more += off(before.instances[i].keep_bytes, keep);
+        kept_more += off(then.measured_keep_bytes != 0 ? then.measured_keep_bytes : then.keep_bytes, keep);
         kept_all += keep;
     }
     if (kept_more > kept_all / kSameShare) return {};
+    // What the earlier run found out: what keeping takes, and what its memory was under that plan.
+    for (size_t i = 0; i < before.instances.size(); ++i) {
+        planner::ProfileInstance &now = profile->instances[i];
+        if (before.instances[i].measured_keep_bytes == 0) continue;
+        now.measured_keep_bytes = now.keep_bytes;
+        now.keep_bytes = std::clamp<int64_t>(before.instances[i].keep_bytes, 0, now.keep_bytes);
+    }
+    plan = planner::follow_plan(before, *profile, budget_bytes);
+    if (!plan.ok()) return {};
     if (off(before.peak_bytes, plan.value().peak_bytes) > before.peak_bytes / kMostCorrected) return {};
-    // What the earlier run found out about its memory under that plan.
     for (size_t slot = 0; slot < profile->base_bytes.size(); ++slot) {
         int64_t &base = profile->base_bytes[slot];
         base = std::max<int64_t>(0, base + before.memory_bytes[slot] - plan.value().memory_bytes[slot]);

@@ -233,6 +233,7 @@ bool Planning::forward_begins(Instance &instance, const char *replay_only) {
     if (cycle_->too_long()) return granted == Grant::kRetain;
     instance.in_cycle =
         cycle_->forward_begins(instance, replay_only != nullptr ? planner::Freedom::replay : planner::Freedom::open, replay_only);
+    cycle_->instance(instance.in_cycle).retained = granted == Grant::kRetain;
     return granted == Grant::kRetain;
 }
 

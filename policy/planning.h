@@ -148,7 +148,6 @@ class Planning {
     void follow(EventKind kind, const Instance &instance);
     void compare_cycle(uint64_t step);
     int64_t planned_in(const Seen &seen) const;
-    bool kept_by_forward(const CycleInstance &seen, int32_t planned, int64_t *bytes) const;
     void correct();
     void measure_again(const std::string &why);
     void record_timeline(uint64_t step);

@@ -104,18 +104,6 @@ void Planning::compare_cycle(uint64_t step) {
     if (!follows_pinned_) correct();
 }
 
-// What is kept of an instance is measured in its replay, which may still hold at its end what its backward does not need (a program that
-// frees its scratch after the segment). Forwards that were retained show what it really is. False for those that were not.
-bool Planning::kept_by_forward(const CycleInstance &seen, int32_t planned, int64_t *bytes) const {
-    if (planned < 0 || adopted_->plan.instances[static_cast<size_t>(planned)].replay) return false;
-    if (std::find(denied_planned_.begin(), denied_planned_.end(), planned) != denied_planned_.end()) return false;
-    if (seen.events[static_cast<size_t>(EventKind::kForwardBegin)] < 0 || seen.events[static_cast<size_t>(EventKind::kForwardEnd)] < 0)
-        return false;
-    *bytes =
-        std::max<int64_t>(0, cycle_->left_by_forward(seen) - adopted_->profile.instances[static_cast<size_t>(planned)].forward_left_bytes);
-    return true;
-}
-
 // The same problem with the memory that was really used. What was denied was not kept as planned, but recomputed.
 void Planning::correct() {
     planner::Profile profile = adopted_->profile;
@@ -128,14 +116,18 @@ void Planning::correct() {
         add(of.forward_end, of.replay_end, -of.keep_bytes);
         add(of.replay_begin, of.replay_end, of.transient_bytes);
     }
+    // What is kept of an instance is measured in its replay, which may still hold at its end what its backward does not need (a program
+    // that frees its scratch after the segment). A forward that was retained left that and its results, and the results may have to be kept
+    // as well: it bounds what was measured, and says no more.
     for (const CycleInstance &seen : cycle_->instances()) {
         const int32_t planned = adopted_->find(seen.segment, seen.ordinal);
-        int64_t keep = 0;
-        if (!kept_by_forward(seen, planned, &keep)) continue;
+        if (planned < 0 || !seen.retained || seen.events[static_cast<size_t>(EventKind::kForwardEnd)] < 0) continue;
         planner::ProfileInstance &of = profile.instances[static_cast<size_t>(planned)];
+        const int64_t keep = std::clamp<int64_t>(cycle_->left_by_forward(seen), 0, of.keep_bytes);
+        if (keep == of.keep_bytes) continue;
         add(of.forward_end, of.replay_end, keep - of.keep_bytes);
+        if (of.measured_keep_bytes == 0) of.measured_keep_bytes = of.keep_bytes;
         of.keep_bytes = keep;
-        of.transient_bytes = std::max(of.transient_bytes, keep);
     }
     for (const Seen &seen : seen_) {
         const auto end = std::min(static_cast<size_t>(seen.end), profile.base_bytes.size());

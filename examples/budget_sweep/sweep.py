@@ -40,6 +40,7 @@ SETTLED = 16  # steps before that are profiled, or the first under a plan
 MARGIN = 2 << 20  # bytes
 OFF = 0.01  # a peak may be off the plan's by so much
 SLOWER = 0.01  # joint may be this much slower than another policy, beyond the spread
+STUDENT = (0, 12.706, 4.303, 3.182, 2.776)  # 95 %, two-sided, by degrees of freedom; from 5 on a formula is right to 1 %
 COLOURS = dict(zip(POLICIES, ("#27ae60", "#2e6da4", "#e67e22", "#8e44ad", "#16a085", "#c2a000", "#7f7f7f", "#c0392b", "#7b241c")))
 
 
@@ -55,7 +56,7 @@ def interval(values):
     centre = sum(winsorised) / n
     deviation = math.sqrt(sum((v - centre) ** 2 for v in winsorised) / (n - 1))
     free = len(kept) - 1
-    student = 1.96 + 2.37 / free + 2.8 / free**2 + (7.6 / free**6)  # to 1 %
+    student = STUDENT[free] if free < len(STUDENT) else 1.96 + 2.37 / free + 2.8 / free**2
     return mean, student * deviation / (len(kept) / n * math.sqrt(n))
 
 
@@ -97,9 +98,16 @@ class Sweep:
         self.lines.append(line)
         return line
 
+    def alone(self, policy, budget, group):
+        training = self.start(policy, budget, group, False)
+        try:
+            return self.finish(training, policy, budget, group)
+        finally:
+            training.stop()
+
     def limits(self):
         """-> (least, retain-all) in bytes: by what the planner says of a job that gets no room at all, and by one that gets all there is."""
-        least_run, most_run = (self.finish(self.start("joint", b, g, False), "joint", b, g) for b, g in ((2**20, "least"), (2**50, "all")))
+        least_run, most_run = (self.alone("joint", b, g) for b, g in ((2**20, "least"), (2**50, "all")))
         least, most = (least_run["plan"] or {}).get("smallest_bytes") or least_run["ledger_peak"], most_run["ledger_peak"]
         if not least or not most:
             raise SystemExit("Reprise's report has no peak of the ledger: this library does not plan (see %s)" % self.options.out)
@@ -257,7 +265,8 @@ def judge(results):
     above = ["%s at %s: %s" % (p, size(b), size(results.peak(p, b))) for p in planned for b in results.budgets if results.peak(p, b) > b
              and not any(line["plan"] and line["plan"]["verdict"] != "planned" for line in results.of(p, b))]  # fmt: skip
     checks.append((not above, "no peak of the ledger is above its budget%s" % (above and "; but " + "; ".join(above) or "")))
-    off = [abs(line["ledger_peak"] / line["plan"]["peak"] - 1) for line in results.lines if line["policy"] in planned and line["plan"]]
+    off = [abs(line["ledger_peak"] / line["plan"]["peak"] - 1) for line in results.lines
+           if line["policy"] in planned and line["plan"] and line["plan"]["verdict"] == "planned" and line["ledger_peak"]]  # fmt: skip
     checks.append((max(off, default=0) <= OFF, "peaks are off those planned by %.2f %% at most" % (100 * max(off, default=0))))
     if "joint" not in results.policies:
         return checks
@@ -283,6 +292,11 @@ def between(least, most, count):
     """The ends with a margin: measurements differ a little from run to run, and a plan leaves some of a budget free."""
     low, high = least * 1.01 + MARGIN, most * 1.01 + MARGIN
     return [int(low + (high - low) * i / (count - 1)) for i in range(count)]
+
+
+def save(path, document):
+    with open(path, "w") as file:
+        json.dump(document, file, indent=1)
 
 
 def description(job):
@@ -333,18 +347,21 @@ def main():
         raise SystemExit("\n%s" % failure)
 
     results = Results(sweep.lines, budgets, [p for p in POLICIES if p in options.policies], options.repetitions)
+    path = os.path.join(options.out, "sweep.json")
+    document = dict(schema="reprise.sweep/1", job=options.job, steps=options.steps, repetitions=options.repetitions, least=least, everything=most,
+                    budgets=budgets, machine=dict(kernel=platform.release(), processors=os.cpu_count(), python=platform.python_version()),
+                    runs=sweep.lines)  # fmt: skip
+    save(path, document)
     show(results)
     checks = judge(results)
-    with open(os.path.join(options.out, "sweep.json"), "w") as file:
-        summary = [dict(policy=p, budget=b, fits=results.fits(p, b), ledger_peak=results.peak(p, b),
-                        added_ms=results.added(p, b)[0], half_width_ms=None if math.isinf(results.added(p, b)[1]) else results.added(p, b)[1])
-                   for b in budgets for p in results.policies]  # fmt: skip
-        json.dump(dict(schema="reprise.sweep/1", job=options.job, steps=options.steps, repetitions=options.repetitions, least=least, everything=most,
-                       budgets=budgets, machine=dict(kernel=platform.release(), processors=os.cpu_count(), python=platform.python_version()),
-                       summary=summary, checks=[dict(met=bool(met), text=text) for met, text in checks], runs=sweep.lines), file, indent=1)  # fmt: skip
-    path = os.path.join(options.out, "sweep.png")
-    picture(path, job, results)
-    print("\n  picture: %s, numbers: %s\n" % (os.path.relpath(path), os.path.relpath(os.path.join(options.out, "sweep.json"))))
+    document["summary"] = [dict(policy=p, budget=b, fits=results.fits(p, b), ledger_peak=results.peak(p, b), added_ms=added,
+                                half_width_ms=None if math.isinf(half) else half)
+                           for b in budgets for p in results.policies for added, half in [results.added(p, b)]]  # fmt: skip
+    document["checks"] = [dict(met=bool(met), text=text) for met, text in checks]
+    save(path, document)
+    drawn = os.path.join(options.out, "sweep.png")
+    picture(drawn, job, results)
+    print("\n  picture: %s, numbers: %s\n" % (os.path.relpath(drawn), os.path.relpath(path)))
     runs.finish(checks)
 
 

@@ -84,6 +84,8 @@ class Training:
         if status:
             said = "\n".join("    " + line for line in lines[-15:])
             raise Failed("the run '%s' failed with exit status %d; its output is in %s, and ends with\n%s" % (self.key, status, self.log, said))
+        if not os.path.exists(self.report):
+            raise Failed("the run '%s' ended without a report; its output is in %s" % (self.key, self.log))
         with open(self.report) as file:
             report = json.load(file)
         statistics = None
@@ -98,7 +100,11 @@ class Training:
 
 def train(*arguments, **named):
     """One process alone, from beginning to end -> Run. Arguments as Training's."""
-    return Training(*arguments, **named).end()
+    training = Training(*arguments, **named)
+    try:
+        return training.end()
+    finally:  # interrupted: it does not go on alone
+        training.stop()
 
 
 def relative_error(reference, got, prefix):

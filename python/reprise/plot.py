@@ -84,7 +84,7 @@ def main(arguments):
     try:
         import matplotlib
     except ImportError as error:
-        print("%s has no matplotlib (%s): install it (pip install matplotlib), or name another Python with --python" % (sys.executable, error), file=sys.stderr)
+        print("%s has no matplotlib (%s): install it (pip install matplotlib), or name another Python with --python (a picture that needs none: reprise plan --svg)" % (sys.executable, error), file=sys.stderr)
         return 1
     matplotlib.use("Agg")
     from matplotlib import pyplot

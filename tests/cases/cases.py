@@ -62,6 +62,62 @@ class Step(nn.Module):
         return self.l(x) / (1 + self.step)
 
 
+class CountsWhenLeft(nn.Module):
+    """A local variable's end writes state, which a replay that stops before the function's end must have happen in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.register_buffer("left", torch.zeros(8))
+
+    def held(self):
+        raise NotImplementedError
+
+    def forward(self, x):
+        held = self.held()  # noqa: F841 - its end is what counts
+        h = torch.tanh(self.a(x)) * (1 + self.left[0])
+        return torch.tanh(self.b(h))
+
+
+class ByDestructor(CountsWhenLeft):
+    def held(self):
+        class Held:
+            def __del__(held, left=self.left):
+                left += 1
+
+        return Held()
+
+
+class ByGenerator(CountsWhenLeft):
+    def held(self):
+        def generator():
+            try:
+                yield
+            finally:
+                with torch.no_grad():
+                    self.left += 1
+
+        made = generator()
+        next(made)
+        return made
+
+
+@case("destructor_of_a_local_writes_state")
+def destructor_of_a_local_writes_state(run):
+    m = ByDestructor()
+    x, y = run.input(), run.input()
+    run.backward(run.checkpoint(m, x).pow(3).sum() + run.checkpoint(m, y).pow(3).sum())
+    return run.result(m, [x, y])
+
+
+@case("generator_in_a_local_writes_state")
+def generator_in_a_local_writes_state(run):
+    m = ByGenerator()
+    x, y = run.input(), run.input()
+    run.backward(run.checkpoint(m, x).pow(3).sum() + run.checkpoint(m, y).pow(3).sum())
+    return run.result(m, [x, y])
+
+
 # nested x state that matters
 @case("step_counter_nested")
 def step_counter_nested(run):

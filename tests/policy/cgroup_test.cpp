@@ -169,7 +169,7 @@ class KernelsGroup {
             if (mkdir(made.c_str(), 0755) != 0) continue;
             folder_ = made;
             usage_ = version == &kV1 ? "/memory.max_usage_in_bytes" : "/memory.peak";
-            if (access((made + version->limit).c_str(), W_OK) == 0) {
+            if (access((made + version->limit).c_str(), W_OK) == 0 && access((made + usage_).c_str(), R_OK) == 0) {
                 const bool limited = limit == 0 || std::ofstream(made + version->limit) << limit << std::flush;
                 EXPECT_TRUE(limited) << made;
                 return;

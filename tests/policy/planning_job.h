@@ -101,6 +101,7 @@ struct JobShape {
     bool releases = true;  // says when an instance is done
     uint64_t seed = planning_seed();
     size_t lingers = 0;      // bytes that a replay still holds at its end, and lets go right after it
+    size_t result = 0;       // bytes of a forward's result: let go right after it where its activations are not kept, of which it is one
     bool wanders = false;    // each cycle writes elsewhere than the one before
     uint64_t work_us = 150;  // in each forward and each replay
     double noise = 0.2;      // of that, and in one of fifty ten times as much
@@ -174,8 +175,11 @@ class SimulatedJob {
         if (open.retained) retained_names.insert(name_of(i));
         run(i, open.kept);
         inside(i);
+        std::unique_ptr<Block> result;
+        if (!open.retained && shape_.result != 0) result = std::make_unique<Block>(shape_.result);
         if (!open.retained) open.kept.reset();
         ASSERT_EQ(driver_.end(f), REPRISE_OK);
+        result.reset();
         open_.push_back(std::move(open));
         between(i);
     }

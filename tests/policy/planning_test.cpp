@@ -161,6 +161,33 @@ TEST(PlanningBudget, WhatAReplayHoldsAtItsEndIsNotTakenForKept) {
     }
 }
 
+// A result that is let go after a forward that is replayed is part of what keeping takes. Were it taken for the job's own, no decision
+// could save it any more: a job that needs more later was said not to fit, and passed its budget.
+TEST(PlanningBudget, ResultsThatAreLetGoStayPartOfWhatIsKept) {
+    JobShape shape;
+    shape.keep = 4 << 20;
+    shape.result = 3 << 20;
+    const Limits limits = limits_of(shape, SimulatedJob::write_all);
+    const Folder folder;
+    const uint64_t budget = limits.budget(1.0);
+    SimulatedJob job(planning(Policy::kJoint, budget, folder / "plan"), shape);
+    job.writes = SimulatedJob::write_all;
+    ASSERT_TRUE(run_until_settled(job, folder / "plan"));
+    const Block more(6 << 20);
+    memset(more.data(), 1, more.size());
+    ASSERT_TRUE(run_until_settled(job, folder / "plan"));
+    const planner::JobPlan plan = plan_in(folder / "plan");
+    EXPECT_EQ(plan.verdict, planner::Verdict::planned) << "smallest " << plan.smallest_bytes << ", budget " << budget;
+    for (const planner::PlannedInstance &instance : plan.instances) EXPECT_GE(instance.keep_bytes, 4 << 20) << instance.segment;
+    WatchedPort::forget_peak();
+    job.retained = 0;
+    for (int i = 0; i < 4; ++i) job.cycle();
+    (void)WatchedPort::get().ledger_take_peak();
+    EXPECT_LE(WatchedPort::peak, budget);
+    EXPECT_GT(job.retained, 0u);
+    EXPECT_EQ(job.wrong_bytes + job.wrong_after, 0u);
+}
+
 TEST(PlanningBudget, MoreIsNeverPlannedSlower) {
     const JobShape shape;
     const Limits limits = limits_of(shape);

@@ -46,6 +46,52 @@ def test_saved_tensor_that_aliases_changed_state(reference, form):
         assert torch.equal(x.grad, expected) and torch.equal(queue, now)
 
 
+def test_interrupted_while_it_lets_go_of_a_stopped_function(reference, monkeypatch):
+    """Ctrl-C may come there as anywhere: everything is put back all the same."""
+
+    def interrupted(trace):
+        raise KeyboardInterrupt
+
+    module, x = Step(), make_input()
+    loss = torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False).pow(2).sum()
+    loss.backward(retain_graph=True)  # the first replay is not stopped: it is looked at
+    loss = torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False).pow(2).sum()
+    module.count += 100
+    now = module.count.clone()
+    monkeypatch.setattr("reprise.pytorch.instance._let_go", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loss.backward()
+    assert torch.equal(module.count, now)
+    monkeypatch.undo()
+    torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False).pow(2).sum().backward()
+    assert torch.equal(module.count, now + 1)
+
+
+def test_a_coroutine_that_hands_exceptions_back_lives_on(reference):
+    """It waits for its next value, though the exception that stops the replay has gone through it."""
+
+    def worker():
+        result = None
+        while True:
+            work = yield result
+            try:
+                result = work(), None
+            except Exception as error:
+                result = None, error
+
+    def through(x):
+        result, error = hand.send(lambda: module(x).tanh())
+        if error is not None:
+            raise error
+        return result
+
+    hand, module = worker(), Step()
+    next(hand)
+    for _ in range(3):
+        torch.utils.checkpoint.checkpoint(through, make_input(), use_reentrant=False).sum().backward()
+    assert float(module.count) == 3
+
+
 def test_version_counters_are_put_back(reference, form):
     """A tensor saved outside, after the forward's write, is read after the replay: autograd must not see the replay's writes."""
     module, x, u = Step(), make_input(), make_input()

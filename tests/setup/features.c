@@ -6,7 +6,7 @@
  *   huge_pages    aligned memory advised MADV_HUGEPAGE gets huge pages
  *   huge_holes    a huge page dropped by MADV_DONTNEED while protected is reported as written
  *   setuid        this process is root and its folder for temporary files honours the setuid bit
- *   memory_group  this process may make a control group with a limit of memory, and move into it */
+ *   memory_group  this process may make a control group with a limit of memory, move into it, and read its highest usage */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -123,12 +123,14 @@ static int write_number(const char *folder, const char *file, const char *number
     return good;
 }
 
-static int group_below(const char *parent, const char *limit) {
+static int group_below(const char *parent, const char *limit, const char *highest) {
     char folder[200];
     int status = 1;
     snprintf(folder, sizeof folder, "%s/reprise-feature-%d", parent, (int)getpid());
     if (mkdir(folder, 0755) != 0) return 0;
-    int good = write_number(folder, limit, "1073741824");
+    char peak[256];
+    snprintf(peak, sizeof peak, "%s/%s", folder, highest);
+    int good = access(peak, R_OK) == 0 && write_number(folder, limit, "1073741824");
     pid_t child = good ? fork() : -1;
     if (child == 0) _exit(write_number(folder, "cgroup.procs", "0") ? 0 : 1);
     good = child > 0 && waitpid(child, &status, 0) == child && status == 0;
@@ -137,7 +139,8 @@ static int group_below(const char *parent, const char *limit) {
 }
 
 static int memory_group(void) {
-    return group_below("/sys/fs/cgroup/memory", "memory.limit_in_bytes") || group_below("/sys/fs/cgroup", "memory.max");
+    return group_below("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes") ||
+           group_below("/sys/fs/cgroup", "memory.max", "memory.peak");
 }
 
 int main(void) {

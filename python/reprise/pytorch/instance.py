@@ -1,7 +1,7 @@
 """One checkpoint call under the replay rule: its first run is the forward F, every later run a replay B of that very instance."""
 
+import inspect
 import weakref
-from traceback import clear_frames
 
 from reprise.messages import say, say_once
 from reprise.pytorch import generators
@@ -291,7 +291,22 @@ class Instance:
             pass
 
 
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _OWN = frozenset(name for name in (*Instance.__slots__, "scope", "generators") if not name.startswith("__"))
+
+
+def _let_go(trace):
+    """What the frames of a stopped function still hold goes as where it returns: within the replay. Destructors (and the `finally` of a generator in
+    a local variable) that write state do so as in the forward, on the bytes of then; later they would write the present ones. And at the end of
+    the replay there is what its backward needs, no more: so much is what keeping its activations takes. Frames of generators and coroutines are
+    left alone: one that hands an exception on may wait for its next value, and would be closed."""
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_flags & _SUSPENDS:
+            try:
+                trace.tb_frame.clear()
+            except RuntimeError:  # still running: ours
+                pass
+        trace = trace.tb_next
 
 
 class _Replay:
@@ -350,15 +365,15 @@ class _Replay:
         instance, adapter = self.instance, self.instance.adapter
         early = isinstance(error, adapter.compat.stop_error)
         stopped = error is None or early
-        if early:
-            # What the function's frames still hold is let go as where it returns: at the end of the replay there is then what its backward
-            # needs, no more, and so much is what keeping its activations would take.
-            clear_frames(error.__traceback__)
         status, result = OK, (0, 0, 0, 0)
         if self.copies is not None and self.copies.bytes and not instance.replay_only:
             adapter.engine.note_replay(instance.number, self.copies.bytes)
         try:
-            status, result = outcome if outcome is not None else adapter.engine.replay_end(instance.number, self.execution)
+            try:
+                if early:
+                    _let_go(error.__traceback__)
+            finally:
+                status, result = outcome if outcome is not None else adapter.engine.replay_end(instance.number, self.execution)
         finally:
             try:
                 changed = [(t, v) for t, v in self.versions if t._version != v]
