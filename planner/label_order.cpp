@@ -105,14 +105,19 @@ void LabelProgram::choose_order(bool strict) {
             key[j] = core_.instances[items_[j].instance].forward_begin * 2 + 1;
             continue;
         }
+        // With the first of its readers: slots are over as soon as they can be.
         key[j] = INT32_MAX;
         const CoreWindow &window = core_.windows[items_[j].window];
         for (int z = window.reader_begin; z < window.reader_end; z++)
-            if (item_of_[core_.readers[z]] >= 0) key[j] = std::min(key[j], core_.instances[core_.readers[z]].forward_begin * 2);
+            if (item_of_[core_.readers[z]] >= 0 || fixed_.replay[core_.readers[z]])
+                key[j] = std::min(key[j], core_.instances[core_.readers[z]].forward_begin * 2);
     }
     std::stable_sort(by_time.begin(), by_time.end(), [&](int a, int b) { return key[a] < key[b]; });
     order_ = by_time;
-    if (slots_ <= 6 || strict) {
+    // Where nothing is shared, slots that are over one after the other tell most about what is to come (label_completion.h).
+    bool shares =
+        !choices_.empty() || std::any_of(groups_.begin(), groups_.end(), [](const LabelGroup &g) { return g.readers.size() > 1; });
+    if (shares && (slots_ <= 6 || strict)) {
         std::vector<std::vector<int>> clusters;
         for (const LabelChoice &choice : choices_) clusters.push_back(choice.items);
         for (const LabelGroup &group : groups_) {

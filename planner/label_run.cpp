@@ -10,6 +10,7 @@ namespace {
 
 // Labels before dominance, of one step: more is memory that no plan is worth.
 constexpr size_t kMostRaw = 600'000;
+constexpr size_t kMany = 1000;  // from so many labels on it is worth knowing what is to come
 
 uint64_t field(const LabelProgram::Bits &bits, int bit, int width) { return bits[bit >> 6] >> (bit & 63) & ((uint64_t{1} << width) - 1); }
 
@@ -200,6 +201,7 @@ void LabelRun::expand(int step) {
     for (int k : live_)
         if (p_.multipliers_[k] > 0 && p_.room_[k] > most_[step + 1][k])
             wanted_[fine_[k]].emplace_back(p_.room_[k] - most_[step + 1][k], p_.multipliers_[k]);
+    aim_ahead(step);
     own_share_.assign(item.groups.size(), 0);
     later_shares_.assign(item.groups.size(), 0);
     for (size_t z = 0; z < item.groups.size(); z++)
@@ -233,6 +235,20 @@ void LabelRun::expand(int step) {
                 for (size_t c = 0; c < classes; c++)
                     for (auto [pages, multiplier] : wanted_[c])
                         promise += multiplier * std::max<int64_t>(0, pages - from[old_class[c]] - effect_of.memory[c]);
+                if (promise > cutoff_) continue;
+                for (const Ahead &ahead : ahead_) {
+                    if (ahead.fine < 0) continue;
+                    auto c = static_cast<size_t>(ahead.fine);
+                    int64_t memory = from[old_class[c]] + effect_of.memory[c], more = bound + ahead.completion.least(step + 1, memory);
+                    for (size_t other = 0; other < classes; other++)
+                        for (auto [pages, multiplier] : ahead.wanted[other])
+                            more += multiplier * std::max<int64_t>(0, pages - from[old_class[other]] - effect_of.memory[other]);
+                    for (auto [other, multiplier] : ahead.others) {
+                        auto row = static_cast<size_t>(other);
+                        more -= multiplier * (from[old_class[row]] + effect_of.memory[row] - memory);
+                    }
+                    promise = std::max(promise, more);
+                }
                 if (promise > cutoff_) continue;
                 raw_.bound.push_back(bound);
                 raw_.promise.push_back(promise);
@@ -542,6 +558,7 @@ LabelResult LabelRun::run() {
         merge();
         p_.counters_.labels += now_.size();
         across_states();
+        if (!looked_ahead_ && now_.size() > kMany) look_ahead(j + 1);
         if (!narrow() || p_.work_.spent()) {
             stop();
             return result_;

@@ -1,6 +1,7 @@
 // One run of a label program: the labels of the present step, and the step to the next. Private to label_*.cpp.
 #pragma once
 
+#include "planner/label_completion.h"
 #include "planner/label_program.h"
 
 namespace reprise::planner {
@@ -64,6 +65,8 @@ class LabelRun {
     bool effect(const LabelItem &item, int option, const Bits &bits, Effect &out) const;
     void expand(int step);
     void close_classes(int step);
+    void look_ahead(int first);
+    void aim_ahead(int step);
     void forget(int fine_class, int64_t pages, int64_t multiplier);
     void merge();
     void merge_state(const std::vector<Run> &runs, size_t first, size_t last);
@@ -120,6 +123,15 @@ class LabelRun {
     Bits group_mask_{};
     std::vector<int> group_at_;  // bit -> alive group
     int idle_ = 0;               // steps in which looking across states removed next to nothing
+    // What is to come, once there are many labels.
+    struct Ahead {
+        Completion completion;
+        int fine;                                                      // the class that tells its memory, -1 when its slots are over
+        std::vector<std::vector<std::pair<int64_t, int64_t>>> wanted;  // as wanted_, without its slots
+        std::vector<std::pair<int, int64_t>> others;                   // classes and multipliers of its slots that differ
+    };
+    std::vector<Ahead> ahead_;
+    bool looked_ahead_ = false;
     std::vector<std::vector<uint32_t>> parents_;
     std::vector<std::vector<uint8_t>> options_;
 };
