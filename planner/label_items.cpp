@@ -82,7 +82,6 @@ void LabelProgram::build_groups(int window, int mechanism, bool decided_, int in
         bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
         if (decided_) open_by_fixed(element, open, capture_open);
         size_t first_group = groups_.size();
-        int first_pot = lagrangian_.first_pot(e), low = lagrangian_.pot_begin(e), high = lagrangian_.pot_end(e);
         // One stretch of slots with the same readers, or (begin == end) the capture.
         auto stretch = [&](int begin, int end) {
             bool capture = begin == end;
@@ -115,13 +114,14 @@ void LabelProgram::build_groups(int window, int mechanism, bool decided_, int in
             if (capture) {
                 group.capture = element.capture;
                 group.full += element.capture << kShift;
-                group_of_pot_[first_pot + high - low] = static_cast<int>(g);
+                group_of_pot_[lagrangian_.capture_pot(e)] = static_cast<int>(g);
             }
             for (int k = begin; k < end; k++) {
                 group.slots.push_back(k);
                 group.full += element.pages * multipliers_[k];
-                group_of_pot_[first_pot + k - low] = static_cast<int>(g);
             }
+            for (int y = lagrangian_.first_pot(e); y < lagrangian_.capture_pot(e); y++)
+                if (lagrangian_.pot_begin(y) >= begin && lagrangian_.pot_begin(y) < end) group_of_pot_[y] = static_cast<int>(g);
         };
         for (size_t z = 0; z + 1 < bounds.size(); z++) stretch(bounds[z], bounds[z + 1]);
         stretch(0, 0);
@@ -303,7 +303,7 @@ bool LabelProgram::instance_options(int number, const Relaxed &relaxed) {
     }
     int64_t kept = it.keep * price(it.forward_end, it.replay_end);
     for (LabelOption &option : options) {
-        option.bound = (option.time << kShift) - share - kept;
+        option.bound = (option.time << kShift) - share - kept - lagrangian_.bonus(item.instance);
         for (int k = 0; k < slots_; k++) option.bound += multipliers_[k] * option.memory[k];
     }
     item.options.push_back(std::move(retain));

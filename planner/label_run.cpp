@@ -379,7 +379,7 @@ void LabelRun::drop_dominated_by_blocks(std::vector<int> &labels) {
         labels[kept++] = a;
     }
     labels.resize(kept);
-    p_.work_.used += compared * 3 + labels.size() * 12;
+    p_.work_.used += compared * 5 + labels.size() * 12;
 }
 
 void LabelRun::sort_by_memory(std::vector<int> &labels) {

@@ -33,35 +33,43 @@ void Lagrangian::set_slots(std::vector<int> slots) {
     }
     size_t elements = core_.elements.size();
     pot_offset_.assign(elements + 1, 0);
-    pot_order_offset_.assign(elements + 1, 0);
-    ranges_.assign(elements, {0, 0});
-    pot_order_.clear();
-    std::vector<int> users(n + 1), covered;
+    stretches_.clear();
+    std::vector<int> change(n + 1, 0), bounds, users;
     for (size_t e = 0; e < elements; e++) {
         const CoreElement &element = core_.elements[e];
-        int low = n, high = 0;
+        bounds.clear();
         for (int u = element.use_begin; u < element.use_end; u++) {
             int b = index_[core_.uses[u].begin], f = index_[core_.uses[u].end];
             if (b >= f) continue;
-            low = std::min(low, b);
-            high = std::max(high, f);
+            if (change[b]++ == 0) bounds.push_back(b);
+            if (change[f]-- == 0) bounds.push_back(f);
         }
-        if (low > high) low = high = 0;
-        ranges_[e] = {low, high};
-        pot_offset_[e + 1] = pot_offset_[e] + high - low + 1;
-        std::fill(users.begin() + low, users.begin() + high + 1, 0);
-        for (int u = element.use_begin; u < element.use_end; u++) {
-            int b = index_[core_.uses[u].begin], f = index_[core_.uses[u].end];
-            for (int k = b; k < f; k++) users[k]++;
+        std::sort(bounds.begin(), bounds.end());
+        bounds.erase(std::unique(bounds.begin(), bounds.end()), bounds.end());
+        int alive = 0;
+        for (size_t z = 0; z < bounds.size(); z++) {
+            alive += change[bounds[z]];
+            change[bounds[z]] = 0;
+            if (alive == 0) continue;
+            stretches_.push_back({bounds[z], bounds[z + 1]});
+            users.push_back(alive);
         }
-        covered.clear();
-        for (int k = low; k < high; k++)
-            if (users[k]) covered.push_back(k);
-        std::stable_sort(covered.begin(), covered.end(), [&](int a, int b) { return users[a] < users[b]; });
-        pot_order_.insert(pot_order_.end(), covered.begin(), covered.end());
-        pot_order_offset_[e + 1] = static_cast<int>(pot_order_.size());
+        stretches_.push_back({n, n});
+        users.push_back(INT32_MAX);
+        pot_offset_[e + 1] = static_cast<int>(stretches_.size());
     }
-    work_.used += 4 * static_cast<uint64_t>(pots()) + static_cast<uint64_t>(core_.slots);
+    use_pots_.clear();
+    use_pots_end_.clear();
+    for (const ReaderUse &use : core_.reader_uses) {
+        auto first = static_cast<long>(use_pots_.size());
+        int begin = index_[use.begin], end = index_[use.end];
+        for (int y = pot_offset_[use.element]; y < capture_pot(use.element); y++)
+            if (stretches_[y].begin >= begin && stretches_[y].end <= end) use_pots_.push_back(y);
+        std::stable_sort(use_pots_.begin() + first, use_pots_.end(), [&](int a, int b) { return users[a] < users[b]; });
+        use_pots_.push_back(capture_pot(use.element));
+        use_pots_end_.push_back(static_cast<int>(use_pots_.size()));
+    }
+    work_.used += 10 * (static_cast<uint64_t>(pots()) + use_pots_.size()) + static_cast<uint64_t>(core_.slots);
 }
 
 void Lagrangian::prices(const std::vector<int64_t> &multipliers) {
@@ -79,7 +87,7 @@ void Lagrangian::start(const Fixing &fixing, Relaxed &out) {
         out.bound += keep;
         if (fixing.choice[i] == 0) continue;
         int64_t running = price(it.replay_begin, it.replay_end);
-        int64_t cost = (it.time << kShift) + it.transient * running - keep;
+        int64_t cost = (it.time << kShift) + it.transient * running - keep - bonus(i);
         for (int z = it.window_begin; z < it.window_end; z++) {
             auto [w, k] = core_.windows_of[z];
             int64_t least = INT64_MAX;
@@ -115,12 +123,9 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
             alone[m] = (c.time << kShift) + c.pages * running;
             int64_t room = std::max(alone[m], level);
             const int *offset = &core_.reader_offsets[core_.mechanism(w, m).reader_use_begin + k];
-            for (int u = offset[0]; u < offset[1] && room < target; u++) {
-                const ReaderUse &use = core_.reader_uses[u];
-                int first = pot_offset_[use.element] - ranges_[use.element].first;
-                for (int y = first + index_[use.begin], end = first + index_[use.end]; y < end; y++) room += out.rest[y];
-                room += out.rest[pot_offset_[use.element + 1] - 1];
-            }
+            const int *pot = pots_of(offset[0]), *end = pots_of(offset[1]);
+            steps_ += static_cast<uint64_t>(end - pot);
+            for (; pot < end && room < target; pot++) room += out.rest[*pot];
             if (!fees_.empty()) room += out.rest[pots() + core_.windows[w].mechanism_begin + m];
             target = std::min(target, room);
         }
@@ -139,14 +144,7 @@ void Lagrangian::raise(int instance, bool must, int64_t want, const Fixing &fixi
                 if (keep_shares) out.shares.push_back({instance, pot, amount});
             };
             const int *offset = &core_.reader_offsets[core_.mechanism(w, m).reader_use_begin + k];
-            for (int u = offset[0]; u < offset[1] && take > 0; u++) {
-                const ReaderUse &use = core_.reader_uses[u];
-                int first = pot_offset_[use.element] - ranges_[use.element].first, low = index_[use.begin], high = index_[use.end];
-                if (low < high)
-                    for (int o = pot_order_offset_[use.element]; o < pot_order_offset_[use.element + 1] && take > 0; o++)
-                        if (pot_order_[o] >= low && pot_order_[o] < high) from(first + pot_order_[o]);
-                from(pot_offset_[use.element + 1] - 1);
-            }
+            for (const int *pot = pots_of(offset[0]), *end = pots_of(offset[1]); pot < end && take > 0; pot++) from(*pot);
             if (!fees_.empty()) from(pots() + core_.windows[w].mechanism_begin + m);
         }
         level = target;
@@ -202,13 +200,13 @@ void Lagrangian::finish(const std::vector<int64_t> &multipliers, const Fixing &f
     for (size_t e = 0; e < core_.elements.size(); e++) {
         const CoreElement &element = core_.elements[e];
         if (out.mechanism[element.window] != element.mechanism) continue;
-        int first = pot_offset_[e] - ranges_[e].first;
-        for (int k = ranges_[e].first; k < ranges_[e].second; k++) {
-            int64_t full = element.pages * multipliers[k];
+        for (int y = pot_offset_[e]; y < capture_pot(static_cast<int>(e)); y++) {
+            int64_t full = element.pages * (prefix_[stretches_[y].end] - prefix_[stretches_[y].begin]);
+            if (full <= 0) continue;
             // The paid part of the price is the part of the element that the relaxed plan holds.
-            if (full > 0)
-                out.excess[k] +=
-                    static_cast<double>(element.pages) * (1.0 - static_cast<double>(out.rest[first + k]) / static_cast<double>(full));
+            double held = static_cast<double>(element.pages) * (1.0 - static_cast<double>(out.rest[y]) / static_cast<double>(full));
+            for (int k = stretches_[y].begin; k < stretches_[y].end; k++)
+                if (multipliers[k] > 0) out.excess[k] += held;
         }
     }
     for (int k = 0; k < n; k++) out.excess[k] -= static_cast<double>(budget_ - core_.base[slots_[k]]);
@@ -222,13 +220,8 @@ void Lagrangian::find_other(const Fixing &fixing, Relaxed &out) const {
         for (int z = it.window_begin; z < it.window_end; z++) {
             auto [w, k] = core_.windows_of[z];
             const int *offset = &core_.reader_offsets[core_.mechanism(w, out.mechanism[w]).reader_use_begin + k];
-            for (int u = offset[0]; u < offset[1]; u++) {
-                const ReaderUse &use = core_.reader_uses[u];
-                int first = pot_offset_[use.element] - ranges_[use.element].first;
-                for (int y = first + index_[use.begin], end = first + index_[use.end]; y < end; y++)
-                    if (out.rest[y] > 0) return false;
-                if (out.rest[pot_offset_[use.element + 1] - 1] > 0) return false;
-            }
+            for (const int *pot = pots_of(offset[0]), *end = pots_of(offset[1]); pot < end; pot++)
+                if (out.rest[*pot] > 0) return false;
         }
         return true;
     };
@@ -253,19 +246,19 @@ void Lagrangian::find_other(const Fixing &fixing, Relaxed &out) const {
 }
 
 void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares) {
-    work_.used += 6 * static_cast<uint64_t>(pots()) + 24 * (core_.reader_uses.size() + core_.instances.size() + core_.costs.size());
+    work_.used += 4 * static_cast<uint64_t>(pots()) + 6 * (core_.reader_uses.size() + core_.instances.size() + core_.costs.size());
+    steps_ = 0;
     prices(multipliers);
-    out.bound = 0;
+    out.bound = owed_;
     out.shares.clear();
     for (int k = 0; k < count(); k++) out.bound -= multipliers[k] * (budget_ - core_.base[slots_[k]]);
     out.rest.assign(pots(), 0);
     for (size_t e = 0; e < core_.elements.size(); e++) {
         const CoreElement &element = core_.elements[e];
         if (!(fixing.mechanisms[element.window] >> element.mechanism & 1)) continue;
-        int first = pot_offset_[e] - ranges_[e].first;
-        for (int o = pot_order_offset_[e]; o < pot_order_offset_[e + 1]; o++)
-            out.rest[first + pot_order_[o]] = element.pages * multipliers[pot_order_[o]];
-        out.rest[pot_offset_[e + 1] - 1] = element.capture << kShift;
+        for (int y = pot_offset_[e]; y < capture_pot(static_cast<int>(e)); y++)
+            out.rest[y] = element.pages * (prefix_[stretches_[y].end] - prefix_[stretches_[y].begin]);
+        out.rest[capture_pot(static_cast<int>(e))] = element.capture << kShift;
     }
     if (!fees_.empty()) {
         out.rest.resize(pots() + core_.mechanisms.size(), 0);
@@ -285,6 +278,7 @@ void Lagrangian::evaluate(const std::vector<int64_t> &multipliers, const Fixing 
             raise(i, false, round == rounds ? -1 : -out.reduced[i] / (rounds - round + 1), fixing, out, keep_shares);
         }
     finish(multipliers, fixing, out);
+    work_.used += steps_;
 }
 
 void Lagrangian::cheapest(const Fixing &fixing, Relaxed &out) {

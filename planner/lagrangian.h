@@ -10,7 +10,7 @@ namespace reprise::planner {
 
 inline constexpr int kShift = 14;
 
-// What one instance pays towards one pot (the price of an element in one active slot, or its capture).
+// What one instance pays towards one pot (the price of an element in a stretch of slots, or its capture).
 struct Share {
     int instance, pot;
     int64_t amount;
@@ -43,10 +43,10 @@ class Lagrangian {
     int64_t budget() const { return budget_; }
     void set_budget(int64_t pages) { budget_ = pages; }
 
-    // The first pot of an element, and the active slots [pot_begin, pot_end) in which it can be alive; the capture's pot comes after these.
+    // Pots are numbered by element: one per stretch of active slots in which the same readers need it, and the capture's comes last.
     int first_pot(int element) const { return pot_offset_[element]; }
-    int pot_begin(int element) const { return ranges_[element].first; }
-    int pot_end(int element) const { return ranges_[element].second; }
+    int capture_pot(int element) const { return pot_offset_[element + 1] - 1; }
+    int pot_begin(int pot) const { return stretches_[pot].begin; }  // its first active slot; the capture's: none
     int pots() const { return pot_offset_.back(); }
 
     void evaluate(const std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &out, bool keep_shares = false);
@@ -64,6 +64,10 @@ class Lagrangian {
     void set_fees(std::vector<int64_t> fees) { fees_ = std::move(fees); }
     const std::vector<int64_t> &fees() const { return fees_; }
 
+    // Per instance (scaled) what the bound counts its replay as worth beyond the memory it frees, and what it counts in return (cuts.h).
+    void set_bonus(std::vector<int64_t> bonus, int64_t owed) { bonus_ = std::move(bonus), owed_ = owed; }
+    int64_t bonus(int instance) const { return bonus_.empty() ? 0 : bonus_[instance]; }
+
     // What the window's reader at `place` would pay for its mechanism m if nobody shared it, at the multipliers of the last evaluation.
     int64_t alone(int window, int m, int place) const;
 
@@ -71,6 +75,8 @@ class Lagrangian {
     int64_t largest_total() const { return largest_total_; }
 
   private:
+    // The first pot of reader use number `use`; those of several uses of one reader follow one another.
+    const int *pots_of(int use) const { return use_pots_.data() + (use == 0 ? 0 : use_pots_end_[use - 1]); }
     int64_t replay_pages(int i, const std::vector<uint8_t> &mechanism) const;
     int64_t price(int begin, int end) const { return prefix_[index_[end]] - prefix_[index_[begin]]; }
     void prices(const std::vector<int64_t> &multipliers);
@@ -83,6 +89,7 @@ class Lagrangian {
 
     const Core &core_;
     Work &work_;
+    uint64_t steps_ = 0;  // of this evaluation's payments
     int64_t budget_;
     int64_t largest_total_;
     int variant_ = 0;
@@ -90,11 +97,16 @@ class Lagrangian {
     std::vector<int> own_order_;
     std::vector<int> reverse_;  // long-lived first
     std::vector<int> slots_, index_;
+    // Active slots [begin, end).
+    struct Stretch {
+        int begin, end;
+    };
     std::vector<int> pot_offset_;
-    std::vector<std::pair<int, int>> ranges_;
-    std::vector<int> pot_order_, pot_order_offset_;  // per element: its active slots that few share first
+    std::vector<Stretch> stretches_;            // per pot
+    std::vector<int> use_pots_, use_pots_end_;  // per ReaderUse: its pots, those that few share first and the capture's last
     std::vector<int64_t> prefix_;
-    std::vector<int64_t> fees_;
+    std::vector<int64_t> fees_, bonus_;
+    int64_t owed_ = 0;
 };
 
 }  // namespace reprise::planner

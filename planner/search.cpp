@@ -11,6 +11,7 @@ namespace {
 // Labels a step. Beams find plans, and are a proof when nothing had to be dropped; the strict program is the proof.
 constexpr size_t kFirstBeam = 120, kSecondBeam = 400, kBeam = 1500, kInnerBeam = 400, kStrict = 30000;
 constexpr int kMostDepth = 200;
+constexpr double kCutGap = 0.06;  // a smaller one the label program mostly closes as it is
 
 bool idle(const Fixing &fixing, const Core &core, int window) {
     if (decided(fixing.mechanisms[window])) return true;
@@ -204,6 +205,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
         bound = std::max(bound, relaxed.bound);
     }
     if (gap(relaxed.bound) >= 0.001 && !incumbent_.feasibility() && !warm) charge_fees(multipliers, fixing, relaxed);
+    if (gap(relaxed.bound) >= kCutGap && !incumbent_.feasibility() && !warm && !work_.spent()) cut(multipliers, fixing, relaxed);
     for (int k = 0; k < lagrangian_.count(); k++)
         if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
     bound = std::max(bound, relaxed.bound);
@@ -213,8 +215,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
     drop_idle_slots(multipliers, fixing, relaxed);
     Outcome outcome = beams(multipliers, fixing, relaxed, 0, 2, kBeam, bound);
     bound = std::max(bound, relaxed.bound);
-    if (outcome != Outcome::open) return outcome;
-    return Outcome::open;
+    return outcome;
 }
 
 // When the program over everything overflows: better plans part by part, which move the multipliers and fix more.

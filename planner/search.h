@@ -3,6 +3,7 @@
 #pragma once
 
 #include "planner/core.h"
+#include "planner/cuts.h"
 #include "planner/incumbent.h"
 #include "planner/label_program.h"
 #include "planner/lagrangian.h"
@@ -53,6 +54,12 @@ class Search {
     std::vector<int> exceeded(const std::vector<double> &usage) const;
     bool grow_from_plan(const Fixing &fixing, std::vector<double> &point, std::vector<int64_t> &best, const Relaxed &relaxed, bool repair);
 
+    // cut_ascent.cpp
+    void cut(std::vector<int64_t> &multipliers, const Fixing &fixing, Relaxed &relaxed);
+    void find_cuts(const std::vector<double> &mix);
+    std::vector<double> slope_with_cuts(const Relaxed &relaxed);
+    void hold(const std::vector<int64_t> &cut_multipliers);
+
     // improve.cpp
     struct Part {
         std::vector<int> instances, windows;
@@ -90,6 +97,7 @@ class Search {
     Incumbent incumbent_;
     Lagrangian lagrangian_;
     Occupancy plan_;
+    std::vector<Cut> cuts_;
     bool complete_ = true;
     int64_t open_bound_ = INT64_MAX;  // least (scaled) bound of what was left open
     std::vector<std::pair<int, int64_t>> warm_;
