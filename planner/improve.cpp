@@ -59,7 +59,6 @@ std::vector<Search::Part> Search::parts(const Relaxed &relaxed, const Fixing &fi
         const CoreWindow &window = core_.windows[w];
         return std::vector<int>(core_.readers.begin() + window.reader_begin, core_.readers.begin() + window.reader_end);
     };
-    for (int w = 0; w < core_.window_count(); w++) add(readers(w), {w});
     for (int from = 0; from < core_.size(); from += kChunk / 2) {
         std::vector<int> chunk;
         for (int i = from; i < std::min(core_.size(), from + kChunk); i++) chunk.push_back(i);
@@ -71,6 +70,7 @@ std::vector<Search::Part> Search::parts(const Relaxed &relaxed, const Fixing &fi
             if (core_.instances[i].forward_end <= slot && slot < core_.instances[i].replay_end) alive.push_back(i);
         add(std::move(alive), {});
     }
+    for (int w = 0; w < core_.window_count(); w++) add(readers(w), {w});
     for (int w = 0; w < core_.window_count(); w++) {
         // The window that shares most readers with this one.
         std::vector<int> common(core_.windows.size(), 0), mine = readers(w);

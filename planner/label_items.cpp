@@ -126,7 +126,7 @@ void LabelProgram::build_groups(int window, int mechanism, bool decided_, int in
         for (size_t z = 0; z + 1 < bounds.size(); z++) stretch(bounds[z], bounds[z + 1]);
         stretch(0, 0);
     }
-    work_.used += 8 * static_cast<uint64_t>(slots_) * (it.element_end - it.element_begin) + 64;
+    work_.used += (8 * static_cast<uint64_t>(slots_) + 100) * static_cast<uint64_t>(it.element_end - it.element_begin) + 64;
 }
 
 bool LabelProgram::build_window(int w) {
@@ -297,7 +297,7 @@ bool LabelProgram::instance_options(int number, const Relaxed &relaxed) {
             }
         }
         options.swap(next);
-        work_.used += options.size() * (static_cast<uint64_t>(slots_) + 50);
+        work_.used += options.size() * (static_cast<uint64_t>(slots_) + 150);
         if (options.size() > 1) drop_pointless(options);
         if (options.size() > kMostOptions || options.size() * static_cast<size_t>(slots_) > kMostEntries) return false;
     }

@@ -65,7 +65,9 @@ void Lagrangian::set_slots(std::vector<int> slots) {
         int begin = index_[use.begin], end = index_[use.end];
         for (int y = pot_offset_[use.element]; y < capture_pot(use.element); y++)
             if (stretches_[y].begin >= begin && stretches_[y].end <= end) use_pots_.push_back(y);
-        std::stable_sort(use_pots_.begin() + first, use_pots_.end(), [&](int a, int b) { return users[a] < users[b]; });
+        if (static_cast<long>(use_pots_.size()) > first + 1)
+            std::sort(use_pots_.begin() + first, use_pots_.end(),
+                      [&](int a, int b) { return users[a] != users[b] ? users[a] < users[b] : a < b; });
         use_pots_.push_back(capture_pot(use.element));
         use_pots_end_.push_back(static_cast<int>(use_pots_.size()));
     }

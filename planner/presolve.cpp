@@ -118,10 +118,11 @@ int drop_private_mechanisms(const Core &core, const Lagrangian &lagrangian, cons
     return dropped;
 }
 
-int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing) {
+int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, const Work &work,
+                     uint64_t stop, Fixing &fixing) {
     int dropped = 0;
     Relaxed probe;
-    for (int w = 0; w < core.window_count(); w++) {
+    for (int w = 0; w < core.window_count() && work.used < stop; w++) {
         if (decided(fixing.mechanisms[w]) || users(core, w, fixing).first < 2) continue;
         uint32_t all = fixing.mechanisms[w], left = all;
         for (uint32_t set = all; set && !decided(left); set &= set - 1) {

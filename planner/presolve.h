@@ -20,7 +20,8 @@ int fix_by_reduced_cost(const Relaxed &relaxed, int64_t cutoff, Fixing &fixing);
 // else pays there, so that no evaluation is needed. Returns how many.
 int drop_private_mechanisms(const Core &core, const Lagrangian &lagrangian, const Relaxed &relaxed, int64_t cutoff, Fixing &fixing);
 
-// Of shared windows, drops the mechanisms with which the bound lies above the cut-off. Returns how many.
-int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, Fixing &fixing);
+// Of shared windows, drops the mechanisms with which the bound lies above the cut-off, until `work` has reached `stop`. Returns how many.
+int probe_mechanisms(const Core &core, Lagrangian &lagrangian, const std::vector<int64_t> &multipliers, int64_t cutoff, const Work &work,
+                     uint64_t stop, Fixing &fixing);
 
 }  // namespace reprise::planner

@@ -11,6 +11,11 @@ namespace {
 // Labels a step. Beams find plans, and are a proof when nothing had to be dropped; the strict program is the proof.
 constexpr size_t kFirstBeam = 120, kSecondBeam = 400, kBeam = 1500, kInnerBeam = 400, kStrict = 30000;
 constexpr int kMostDepth = 200;
+constexpr uint64_t kProbeShare = 40;  // of the work that is left: one part for probing at a time
+constexpr int kFirstClimb = 100, kSecondClimb = 60;
+// Where the bound takes this part of the work and still leaves such a gap, better plans are looked for before the rest of it is spent.
+constexpr uint64_t kDearShare = 8;
+constexpr double kEarlyGap = 0.03;
 constexpr double kCutGap = 0.06;  // a smaller one the label program mostly closes as it is
 
 bool idle(const Fixing &fixing, const Core &core, int window) {
@@ -87,7 +92,8 @@ bool Search::reduce(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &
     for (int round = 0; round < 6 && !work_.spent(); round++) {
         int fixed = fix_by_reduced_cost(relaxed, incumbent_.cutoff(), fixing);
         fixed += drop_private_mechanisms(core_, lagrangian_, relaxed, incumbent_.cutoff(), fixing);
-        fixed += probe_mechanisms(core_, lagrangian_, multipliers, incumbent_.cutoff(), fixing);
+        const uint64_t stop = work_.used + (work_.limit - work_.used) / kProbeShare;
+        fixed += probe_mechanisms(core_, lagrangian_, multipliers, incumbent_.cutoff(), work_, stop, fixing);
         if (fixed == 0) return false;
         ascend(multipliers, fixing, 25, false, 1.0, relaxed);
         if (refuted(relaxed)) return true;
@@ -197,12 +203,16 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
     bool warm = !warm_.empty();
     ascend(multipliers, fixing, warm ? 40 : 200, true, warm ? 0.25 : 1.0, relaxed);
     bound = std::max(bound, relaxed.bound);  // what follows evaluates anew, and may end lower
-    for (int steps : {100, 60}) {
+    for (int steps : {kFirstClimb, kSecondClimb}) {
         if (gap(relaxed.bound) < 0.001 || incumbent_.feasibility() || warm || work_.spent()) break;
         drop_idle_slots(multipliers, fixing, relaxed);
         pick_variant(multipliers, fixing, relaxed);
         climb(multipliers, fixing, steps, relaxed);
         bound = std::max(bound, relaxed.bound);
+        if (steps == kFirstClimb && work_.used > work_.limit / kDearShare && gap(relaxed.bound) >= kEarlyGap && !work_.spent()) {
+            improve(multipliers, fixing, relaxed, work_.used / 2);
+            lagrangian_.evaluate(multipliers, fixing, relaxed, true);
+        }
     }
     if (gap(relaxed.bound) >= 0.001 && !incumbent_.feasibility() && !warm) charge_fees(multipliers, fixing, relaxed);
     if (gap(relaxed.bound) >= kCutGap && !incumbent_.feasibility() && !warm && !work_.spent()) cut(multipliers, fixing, relaxed);
@@ -222,7 +232,7 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
 Search::Outcome Search::refine(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
     if (gap(relaxed.bound) < 0.002) return Outcome::open;
     int64_t before = incumbent_.time();
-    improve(multipliers, fixing, relaxed, (work_.limit - work_.used) / 3);
+    improve(multipliers, fixing, relaxed, work_.limit - work_.used);
     lagrangian_.evaluate(multipliers, fixing, relaxed, true);  // slots may have become active
     if (work_.spent()) return Outcome::stopped;
     drop_idle_slots(multipliers, fixing, relaxed);
