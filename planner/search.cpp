@@ -15,7 +15,8 @@ constexpr uint64_t kProbeShare = 40;  // of the work that is left: one part for 
 constexpr int kFirstClimb = 100, kSecondClimb = 60;
 // Where the bound takes this part of the work and still leaves such a gap, better plans are looked for before the rest of it is spent.
 constexpr uint64_t kDearShare = 8;
-constexpr double kEarlyGap = 0.03;
+constexpr double kWideGap = 0.03;
+constexpr int kManySlots = 4;
 constexpr double kCutGap = 0.06;  // a smaller one the label program mostly closes as it is
 
 bool idle(const Fixing &fixing, const Core &core, int window) {
@@ -209,13 +210,15 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
         pick_variant(multipliers, fixing, relaxed);
         climb(multipliers, fixing, steps, relaxed);
         bound = std::max(bound, relaxed.bound);
-        if (steps == kFirstClimb && work_.used > work_.limit / kDearShare && gap(relaxed.bound) >= kEarlyGap && !work_.spent()) {
+        if (steps == kFirstClimb && work_.used > work_.limit / kDearShare && gap(relaxed.bound) >= kWideGap && !work_.spent()) {
             improve(multipliers, fixing, relaxed, work_.used / 2);
             lagrangian_.evaluate(multipliers, fixing, relaxed, true);
         }
     }
     if (gap(relaxed.bound) >= 0.001 && !incumbent_.feasibility() && !warm) charge_fees(multipliers, fixing, relaxed);
-    if (gap(relaxed.bound) >= kCutGap && !incumbent_.feasibility() && !warm && !work_.spent()) cut(multipliers, fixing, relaxed);
+    // Few slots are the label program's own: it sees what cannot be freed in parts, and better so without cuts.
+    bool wide = gap(relaxed.bound) >= kCutGap && lagrangian_.count() >= kManySlots;
+    if (wide && !incumbent_.feasibility() && !warm && !work_.spent()) cut(multipliers, fixing, relaxed);
     for (int k = 0; k < lagrangian_.count(); k++)
         if (multipliers[k] > 0) binding_.emplace_back(lagrangian_.slots()[k], multipliers[k]);
     bound = std::max(bound, relaxed.bound);
@@ -232,7 +235,8 @@ Search::Outcome Search::root(std::vector<int64_t> &multipliers, Fixing &fixing, 
 Search::Outcome Search::refine(std::vector<int64_t> &multipliers, Fixing &fixing, Relaxed &relaxed, int64_t &bound) {
     if (gap(relaxed.bound) < 0.002) return Outcome::open;
     int64_t before = incumbent_.time();
-    improve(multipliers, fixing, relaxed, work_.limit - work_.used);
+    // Branching closes no wide gap: then plans get all of the work.
+    improve(multipliers, fixing, relaxed, (work_.limit - work_.used) / (gap(relaxed.bound) >= kWideGap ? 1 : 3));
     lagrangian_.evaluate(multipliers, fixing, relaxed, true);  // slots may have become active
     if (work_.spent()) return Outcome::stopped;
     drop_idle_slots(multipliers, fixing, relaxed);
