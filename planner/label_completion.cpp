@@ -6,10 +6,10 @@ namespace reprise::planner {
 
 namespace {
 
-constexpr int16_t kMost = 16383;   // a cell's value: beyond the gap. The sum of two is a number still
-constexpr int64_t kUnits = 8192;   // of the gap
-constexpr int64_t kCells = 65536;  // a step
-constexpr int64_t kNearly = 16;    // rows differ in at most this part of the memory that is to come
+constexpr int16_t kMost = 16383;                             // a cell's value: beyond the gap. The sum of two is a number still
+constexpr int64_t kUnits = 8192;                             // of the gap
+constexpr int64_t kCells = 131072, kMostCells = 24'000'000;  // a step; in all
+constexpr int64_t kNearly = 16;                              // rows differ in at most this part of the memory that is to come
 
 int64_t down(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
@@ -126,7 +126,7 @@ void Completion::measure(const LabelItems &all, int64_t low, int64_t high) {
         work_ += table.ways.size() * (rows_.size() + 10);
     }
     for (int step = last_; step >= first_; step--) tables_[step - first_].offset += tables_[step + 1 - first_].offset;
-    width_ = widest / kCells + 1;
+    width_ = widest / std::min(kCells, kMostCells / static_cast<int64_t>(tables_.size())) + 1;
 }
 
 void Completion::fill(int step) {
@@ -158,7 +158,7 @@ void Completion::fill(int step) {
                 auto value = static_cast<int16_t>(from[k] + add);
                 to[k] = value < to[k] ? value : to[k];
             }
-            work_ += static_cast<uint64_t>(end) / 8 + 20;
+            work_ += static_cast<uint64_t>(end) / 16 + 20;
             continue;
         }
         for (int64_t k = 0; k < end; k++) {
@@ -169,7 +169,7 @@ void Completion::fill(int step) {
     }
     // What is to come never adds less than nothing to what every label gets.
     for (int64_t k = 0; k < count; k++) to[k] = to[k] < 0 ? int16_t{0} : to[k];
-    work_ += static_cast<uint64_t>(count) / 4 + 50;
+    work_ += static_cast<uint64_t>(count) / 16 + 50;
 }
 
 }  // namespace reprise::planner

@@ -10,6 +10,7 @@ namespace {
 
 // Labels before dominance, of one step: more is memory that no plan is worth.
 constexpr size_t kMostRaw = 600'000;
+constexpr size_t kAlone = 4;    // times the labels that a strict program may have, where nothing is shared
 constexpr size_t kMany = 1000;  // from so many labels on it is worth knowing what is to come
 
 uint64_t field(const LabelProgram::Bits &bits, int bit, int width) { return bits[bit >> 6] >> (bit & 63) & ((uint64_t{1} << width) - 1); }
@@ -457,7 +458,8 @@ void LabelRun::merge() {
 bool LabelRun::narrow() {
     size_t count = now_.size();
     if (count <= width_) return true;
-    if (strict_) return false;
+    // Labels of a single state cost little: none is compared with other states'.
+    if (strict_) return states_.size() == 1 && count <= kAlone * width_;
     std::vector<uint8_t> keep(count, 0);
     std::vector<int64_t> bounds = now_.promise;
     size_t by_bound = width_ - width_ / 2;

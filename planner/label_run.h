@@ -123,7 +123,7 @@ class LabelRun {
     Bits group_mask_{};
     std::vector<int> group_at_;  // bit -> alive group
     int idle_ = 0;               // steps in which looking across states removed next to nothing
-    // What is to come, once there are many labels.
+    // What is to come, once there are many labels: none or one.
     struct Ahead {
         Completion completion;
         int fine;                                                      // the class that tells its memory, -1 when its slots are over
