@@ -102,20 +102,20 @@ class ByGenerator(CountsWhenLeft):
         return made
 
 
-@case("destructor_of_a_local_writes_state")
-def destructor_of_a_local_writes_state(run):
-    m = ByDestructor()
+def twice(run, m):
     x, y = run.input(), run.input()
     run.backward(run.checkpoint(m, x).pow(3).sum() + run.checkpoint(m, y).pow(3).sum())
     return run.result(m, [x, y])
+
+
+@case("destructor_of_a_local_writes_state")
+def destructor_of_a_local_writes_state(run):
+    return twice(run, ByDestructor())
 
 
 @case("generator_in_a_local_writes_state")
 def generator_in_a_local_writes_state(run):
-    m = ByGenerator()
-    x, y = run.input(), run.input()
-    run.backward(run.checkpoint(m, x).pow(3).sum() + run.checkpoint(m, y).pow(3).sum())
-    return run.result(m, [x, y])
+    return twice(run, ByGenerator())
 
 
 # nested x state that matters
