@@ -12,6 +12,7 @@
 #include "interpose/environment.h"
 #include "interpose/library_path.h"
 #include "interpose/raw_log.h"
+#include "interpose/startup_module.h"
 
 namespace reprise {
 namespace {
@@ -95,6 +96,23 @@ void schedule() {
     errno = saved;
 }
 
+// Makes the folder the first one. Its sitecustomize takes it out again.
+void put_on_pythonpath(const char *folder) {
+    const char *path = environment("PYTHONPATH");
+    const size_t length = strlen(folder);
+    if (path != nullptr && strncmp(path, folder, length) == 0 && (path[length] == ':' || path[length] == '\0')) return;
+    if (path == nullptr || path[0] == '\0') {
+        setenv("PYTHONPATH", folder, 1);
+        return;
+    }
+    const size_t size = length + strlen(path) + 2;
+    char *joined = static_cast<char *>(malloc(size));
+    if (joined == nullptr) return;
+    TextBuffer(joined, size) << folder << ":" << path;
+    setenv("PYTHONPATH", joined, 1);
+    free(joined);
+}
+
 bool is_python_name(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *name = slash == nullptr ? path : slash + 1;
@@ -113,25 +131,17 @@ bool is_python_process() {
     return embeds;
 }
 
-void attach_python_environment() {
-    char folder[PATH_MAX];
+void attach_at_start() {
+    char folder[PATH_MAX], file[PATH_MAX + 32];
     if (!find_beside(kAttachFolder, folder, sizeof folder)) {
         LogLine(LogLevel::kInfo) << "no " << kAttachFolder << " beside libreprise.so: Python frameworks are not instrumented";
         return;
     }
-    const char *path = environment("PYTHONPATH");
-    const size_t length = strlen(folder);
-    if (path != nullptr && strncmp(path, folder, length) == 0 && (path[length] == ':' || path[length] == '\0')) return;
-    if (path == nullptr || path[0] == '\0') {
-        setenv("PYTHONPATH", folder, 1);
-        return;
-    }
-    const size_t size = length + strlen(path) + 2;
-    char *joined = static_cast<char *>(malloc(size));
-    if (joined == nullptr) return;
-    TextBuffer(joined, size) << folder << ":" << path;
-    setenv("PYTHONPATH", joined, 1);
-    free(joined);
+    const char *policy = environment("REPRISE_POLICY"), *way = environment("REPRISE_ATTACH");
+    if (policy != nullptr && strcmp(policy, "off") == 0) return;
+    TextBuffer(file, sizeof file) << folder << "/sitecustomize.py";
+    if ((way == nullptr || strcmp(way, "path") != 0) && add_startup_module(file)) return;
+    put_on_pythonpath(folder);
 }
 
 void note_tensor_allocation() {

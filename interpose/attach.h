@@ -1,16 +1,18 @@
 // Attaching to Python: how the adapter's files get into an interpreter that was started without knowing of us.
 //
-// attach_python_environment runs in the constructor; note_tensor_allocation in a hook, on whatever thread allocates; the rest is told by
-// the adapter. Two ways, because one is not enough: PYTHONPATH names a folder whose sitecustomize.py attaches (nothing runs in the
-// interpreter before it is ready), and where Python ignores that (-I, -E, -S) the first tensor schedules a pending call.
+// attach_at_start runs in the constructor; note_tensor_allocation in a hook, on whatever thread allocates; the rest is told by the adapter.
+// Two ways, because one is not enough: a built-in sitecustomize (startup_module.h), or where the interpreter cannot take one a folder on
+// PYTHONPATH with a sitecustomize.py; and where Python runs neither (-S; with the folder also -I and -E) the first tensor schedules a
+// pending call.
 #pragma once
 
 namespace reprise {
 
 // Is this process a Python interpreter (by its executable's name, or because it embeds one)?
 bool is_python_process();
-// Puts the folder of our sitecustomize first on PYTHONPATH. Only in a Python process; does nothing when the files are not installed.
-void attach_python_environment();
+// Has the interpreter run our sitecustomize. Only in a Python process; does nothing under REPRISE_POLICY=off and when the files are not
+// installed.
+void attach_at_start();
 
 // A tensor library has allocated. Cheap after the adapter has announced itself or the call has been scheduled.
 void note_tensor_allocation();

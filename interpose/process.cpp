@@ -156,7 +156,7 @@ __attribute__((constructor)) void construct() {
     if (candidate || environment_flag("REPRISE_REQUIRE")) claim_ownership();
     if (g_owner_pid != 0) complain_of_log_level();
     if (g_owner_pid != 0 || log_level() >= LogLevel::kInfo) on_exit(at_exit, nullptr);
-    if (g_python) attach_python_environment();
+    if (g_python) attach_at_start();
     errno = saved;
 }
 

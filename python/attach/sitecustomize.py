@@ -1,5 +1,8 @@
-"""Runs at the start of every Python process under the preload: takes its own folder out of the path again, lets the user's sitecustomize run, and
-waits for a framework to be imported. Imports nothing that the interpreter has not imported already: start-up must not be felt."""
+"""Waits for a framework to be imported in a Python process under the preload.
+
+Usually the preload has a built-in module for the start of the interpreter (interpose/startup_module.h), which does in C what stands at the end here, and
+loads this file, under another name, when a framework's turn has come. Where it cannot, this runs as sitecustomize at every start: takes its own folder
+out of the path again, and lets the user's sitecustomize run. It imports nothing that the interpreter has not imported already: start-up must not be felt."""
 
 import os
 import sys
@@ -15,8 +18,10 @@ _TARGETS = frozenset(
 )
 
 
-class _Early:
+class Early:
     """Finds `reprise` where the user has not installed it, and hands over to reprise.attach when a framework's turn has come."""
+
+    hands_over_to_reprise = True  # who is asked by reprise.attach must not ask it back
 
     def find_spec(self, name, path=None, target=None):
         if name in _TARGETS:
@@ -69,7 +74,8 @@ def _users_own():
     spec.loader.exec_module(module)
 
 
-_leave_path()
-if os.environ.get("REPRISE_POLICY") != "off":
-    sys.meta_path.insert(0, _Early())
-_users_own()
+if __name__ == "sitecustomize":
+    _leave_path()
+    if os.environ.get("REPRISE_POLICY") != "off":
+        sys.meta_path.insert(0, Early())
+    _users_own()

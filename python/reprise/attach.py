@@ -70,7 +70,7 @@ class _Finder:
                 _instrument_complete()
             return None
         for other in sys.meta_path:
-            if other is self or type(other).__name__ == "_Early" or not hasattr(other, "find_spec"):
+            if other is self or getattr(other, "hands_over_to_reprise", False) or not hasattr(other, "find_spec"):
                 continue
             spec = other.find_spec(name, path, target)
             if spec is not None:

@@ -112,7 +112,7 @@ TEST(Completion, IsNeverMoreThanWhatComes) {
         });
         if (::testing::Test::HasFailure()) return;
     }
-    EXPECT_GT(compared, 1000);
+    EXPECT_GT(compared, static_cast<int>(scaled(2000)));
     EXPECT_GT(positive, compared / 4);
 }
 
@@ -145,7 +145,7 @@ TEST(Completion, IsTheBestWayForOneRow) {
         EXPECT_GE(least, std::min(best, 8192 * (unit - 1)) - unit * static_cast<int64_t>(nest.items.size() + 1)) << "seed " << seed;
         compared++;
     }
-    EXPECT_GT(compared, 20);
+    EXPECT_GT(compared, static_cast<int>(scaled(1000) / 20));
 }
 
 // Two slots bind, and one large segment is either in one of them or, replayed, in the other: the linear bound counts with half of it in

@@ -48,9 +48,23 @@ def test_every_way_of_starting_python(build, program, flags):
 
         program_text = "import sys; sys.path.append(%r)\n" % str(pathlib.Path(torch.__file__).parents[1]) + PROGRAM
         pathlib.Path(program).write_text(program_text)
-    done = run(build, *flags, program, env=env)
-    assert "tracked 1" in done.stdout, done.stderr
-    assert "1 replays" in done.stderr
+    for way in ("module", "path"):  # path: what an interpreter gets that cannot take a module of ours
+        done = run(build, *flags, program, env=env | {"REPRISE_ATTACH": way})
+        assert "tracked 1" in done.stdout, done.stderr
+        assert "1 replays" in done.stderr
+
+
+def test_everything_in_another_thread_while_the_first_one_waits(build):
+    """A pending call of Python's first thread would never run here."""
+    code = "import threading\ndef work():\n%s\nt = threading.Thread(target=work); t.start(); t.join()\n" % textwrap.indent(PROGRAM, "    ")
+    for flag in ("-s", "-I"):
+        assert "tracked 1" in run(build, flag, "-c", code).stdout
+
+
+def test_the_package_is_found_where_it_is_not_installed(build):
+    for way in ("module", "path"):
+        code = "import reprise, os; print(os.path.samefile(os.path.dirname(reprise.__file__), %r))" % str(build / "python" / "reprise")
+        assert run(build, "-c", code, env={"REPRISE_ATTACH": way}).stdout.strip() == "True"
 
 
 FIRST_IN_THREADS = """
@@ -123,10 +137,11 @@ def test_users_sitecustomize_runs_and_is_the_one_that_is_imported(build, tmp_pat
 def test_start_imports_nothing_more_than_without(build, tmp_path):
     """With a sitecustomize of the user's too: what Python has not imported itself would be felt in every start."""
     code = "import sys; print(sorted(set(sys.modules) - {'sitecustomize'}))"
-    assert run(build, "-c", code).stdout == run(build, "-c", code, preload=False).stdout
     (tmp_path / "sitecustomize.py").write_text("value = 7\n")
-    env = {"PYTHONPATH": str(tmp_path)}
-    assert run(build, "-c", code, env=env).stdout == run(build, "-c", code, env=env, preload=False).stdout
+    for env in ({}, {"PYTHONPATH": str(tmp_path)}):
+        for way in ("module", "path"):
+            got = run(build, "-c", code, env=env | {"REPRISE_ATTACH": way}).stdout
+            assert got == run(build, "-c", code, env=env, preload=False).stdout
 
 
 def test_checkpoint_imported_by_name_before_the_attachment(build):

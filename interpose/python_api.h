@@ -1,0 +1,99 @@
+// The little of Python's C interface that attaching needs: stable-ABI functions, looked up in the running process (nothing is linked, and
+// the same library serves every version).
+//
+// Objects are opaque but for what a module of ours must lay out itself: the definition of a module, whose header is that of every object of
+// a CPython with a GIL. Interpreters laid out otherwise (free-threaded, traced references) or without these names (PyPy) are not supported
+// here, and load() says so.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace reprise::python {
+
+struct Object;
+
+struct MethodDef {
+    const char *name;
+    Object *(*function)(Object *self, Object *arguments, Object *keywords);
+    int flags;
+    const char *doc;
+};
+inline constexpr int kVarargsAndKeywords = 0x0001 | 0x0002;
+
+struct Slot {
+    int id;
+    void *value;
+};
+inline constexpr int kExecSlot = 2;
+inline constexpr int kMultipleInterpretersSlot = 3;  // since 3.12; unknown, so an error, before
+inline constexpr uintptr_t kPerInterpreterGil = 2;
+
+struct ModuleDef {
+    struct {
+        intptr_t references;
+        void *type;
+        Object *(*init)();
+        intptr_t index;
+        Object *copy;
+    } base;
+    const char *name, *doc;
+    intptr_t size;
+    MethodDef *methods;
+    Slot *slots;
+    void *traverse, *clear, *free;
+};
+inline constexpr int kModuleApi = 1013;  // PYTHON_API_VERSION, which has not changed since Python 3.0
+
+// Functions return what their namesakes do: references new or borrowed, nullptr or -1 with an exception set.
+struct Api {
+    int (*append_inittab)(const char *, Object *(*)());
+    Object *(*moduledef_init)(ModuleDef *);
+    Object *(*module_create)(ModuleDef *, int);
+    Object *(*import_module)(const char *);
+    Object *(*sys_get)(const char *);  // borrowed
+    Object *(*getattr)(Object *, const char *);
+    Object *(*call)(Object *, Object *, Object *);
+    Object *(*call_with)(Object *, const char *, ...);
+    Object *(*compile)(const char *, const char *, int);
+    Object *(*eval)(Object *, Object *, Object *);
+    Object *(*dict_new)();
+    Object *(*dict_get)(Object *, const char *);  // borrowed
+    int (*dict_set)(Object *, const char *, Object *);
+    Object *(*builtins)();  // borrowed
+    intptr_t (*list_size)(Object *);
+    Object *(*list_get)(Object *, intptr_t);  // borrowed
+    int (*list_insert)(Object *, intptr_t, Object *);
+    Object *(*tuple_get)(Object *, intptr_t);  // borrowed
+    Object *(*text_new)(const char *);
+    const char *(*text)(Object *, intptr_t *);
+    Object *(*set_import_error)(Object *, Object *, Object *, Object *);
+    void (*clear_error)();
+    void (*increase)(Object *);
+    void (*decrease)(Object *);
+    Object *none;
+    Object **module_not_found;
+
+    // Before Py_Initialize or later. False where a function is missing, or the layout above is not this interpreter's.
+    bool load();
+    int minor = 0;  // of 3.x
+};
+
+// A reference that is given back at the end of the scope.
+class Reference {
+  public:
+    Reference(const Api &api, Object *object) : api_(api), object_(object) {}
+    ~Reference() {
+        if (object_ != nullptr) api_.decrease(object_);
+    }
+    Reference(const Reference &) = delete;
+    Reference &operator=(const Reference &) = delete;
+    Object *get() const { return object_; }
+    explicit operator bool() const { return object_ != nullptr; }
+
+  private:
+    const Api &api_;
+    Object *object_;
+};
+
+}  // namespace reprise::python
