@@ -9,8 +9,10 @@
 
 #include <atomic>
 
+#include "interpose/attach_file.h"
 #include "interpose/environment.h"
 #include "interpose/library_path.h"
+#include "interpose/python_api.h"
 #include "interpose/raw_log.h"
 #include "interpose/startup_module.h"
 
@@ -24,53 +26,35 @@ constinit std::atomic<int> g_state{kUndecided};
 constinit std::atomic<int> g_level{0};
 
 using AddPendingCall = int (*)(int (*)(void *), void *);
-using RunString = int (*)(const char *, void *);
-using IsInitialized = int (*)();
 
-// What sitecustomize would have done, and what it takes back: our own entries in sys.path and PYTHONPATH.
-constexpr const char *kAttachCode = R"(
-import os, sys
-sys.path.insert(0, folder)
-try:
-    import reprise.attach
-    reprise.attach.attach()
-except KeyboardInterrupt:
-    raise
-except BaseException as error:
-    sys.stderr.write('reprise: cannot attach to this Python: %s: %s; the job runs as without Reprise\\n' % (error.__class__.__name__, error))
-finally:
-    ours = (folder, folder + '/attach')
-    sys.path[:] = [entry for entry in sys.path if entry not in ours]
-    kept = [entry for entry in os.environ.get('PYTHONPATH', '').split(':') if entry not in ours]
-    if 'PYTHONPATH' in os.environ:
-        if any(kept): os.environ['PYTHONPATH'] = ':'.join(kept)
-        else: del os.environ['PYTHONPATH']
-)";
+bool python_is_running() {
+    auto *initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+    if (initialized == nullptr) dlerror();  // not the job's error
+    return initialized != nullptr && initialized() != 0;
+}
 
-// Runs on the interpreter's main thread, with the GIL. Never fails for Python: an error here must not become the job's exception.
+// Runs on the interpreter's main thread, with the GIL. Only an interrupt gets through: an error of ours must not become the job's.
 int attach_now(void *) {
-    if (attached_level() > 0) return 0;
-    auto *run = reinterpret_cast<RunString>(dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags"));
-    char folder[PATH_MAX];
-    if (run == nullptr || !find_beside(kAttachFolder, folder, sizeof folder)) return 0;
-    char *last = strrchr(folder, '/');
-    if (last != nullptr) *last = '\0';  // the packages lie beside attach/
-    if (strpbrk(folder, "'\\\n") != nullptr) {
-        LogLine(LogLevel::kWarn) << "cannot attach to Python from a folder with a quote or backslash in its name: " << folder;
-        return 0;
-    }
-    // In a namespace of its own: __main__ is the job's.
-    char code[PATH_MAX + 2048];
-    TextBuffer(code, sizeof code) << "exec(compile('''\n"
-                                  << kAttachCode << "''', '<reprise attach>', 'exec'), {'folder': '" << folder << "'})\n";
-    run(code, nullptr);
+    if (attached_level() > 0 || python::api() == nullptr) return 0;
+    const python::Reference attach(load_attach_file("attach"));
+    if (attach && attach.get() == python::api()->none) return 0;
+    const python::Reference done(attach ? python::api()->call_with(attach.get(), nullptr) : nullptr);
+    if (done) return 0;
+    if (python::api()->error_is(*python::api()->interrupt) != 0) return -1;
+    python::api()->clear_error();
     return 0;
+}
+
+bool find_attach_file(char (&folder)[PATH_MAX]) {
+    char file[PATH_MAX + 32];
+    if (!find_beside(kAttachFolder, folder, sizeof folder)) return false;
+    TextBuffer(file, sizeof file) << folder << "/sitecustomize.py";
+    return set_attach_file(file);
 }
 
 int decide() {
     char folder[PATH_MAX];
-    if (!is_python_process() || !find_beside(kAttachFolder, folder, sizeof folder)) return kDone;
-    return kWanted;
+    return is_python_process() && find_attach_file(folder) ? kWanted : kDone;
 }
 
 void schedule() {
@@ -86,31 +70,50 @@ void schedule() {
     }
     if (state == kWanted && g_state.compare_exchange_strong(state, kScheduled)) {
         auto *add = reinterpret_cast<AddPendingCall>(dlsym(RTLD_DEFAULT, "Py_AddPendingCall"));
-        auto *ready = reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
         if (add == nullptr) {
             g_state.store(kDone);
-        } else if ((ready != nullptr && ready() == 0) || add(attach_now, nullptr) != 0) {
+        } else if (!python_is_running() || add(attach_now, nullptr) != 0) {
             g_state.store(kWanted);  // not ready, or the queue of pending calls is full: the next tensor tries again
         }
     }
     errno = saved;
 }
 
-// Makes the folder the first one. Its sitecustomize takes it out again.
-void put_on_pythonpath(const char *folder) {
+// What follows the folder where it is the first one on PYTHONPATH, else nullptr.
+const char *behind_on_pythonpath(const char *folder) {
     const char *path = environment("PYTHONPATH");
     const size_t length = strlen(folder);
-    if (path != nullptr && strncmp(path, folder, length) == 0 && (path[length] == ':' || path[length] == '\0')) return;
+    if (path == nullptr || strncmp(path, folder, length) != 0) return nullptr;
+    return path[length] == ':' ? path + length + 1 : path[length] == '\0' ? path + length : nullptr;
+}
+
+// Makes the folder the first one. Its sitecustomize takes it out again.
+void put_on_pythonpath(const char *folder) {
+    if (behind_on_pythonpath(folder) != nullptr) return;
+    const char *path = environment("PYTHONPATH");
     if (path == nullptr || path[0] == '\0') {
         setenv("PYTHONPATH", folder, 1);
         return;
     }
-    const size_t size = length + strlen(path) + 2;
+    const size_t size = strlen(folder) + strlen(path) + 2;
     char *joined = static_cast<char *>(malloc(size));
     if (joined == nullptr) return;
     TextBuffer(joined, size) << folder << ":" << path;
     setenv("PYTHONPATH", joined, 1);
     free(joined);
+}
+
+// Where a launcher that looked like a Python, and was none, has left it to us.
+void take_off_pythonpath(const char *folder) {
+    const char *rest = behind_on_pythonpath(folder);
+    if (rest == nullptr) return;
+    char *kept = rest[0] != '\0' ? strdup(rest) : nullptr;
+    if (kept != nullptr) {
+        setenv("PYTHONPATH", kept, 1);
+    } else if (rest[0] == '\0') {
+        unsetenv("PYTHONPATH");
+    }
+    free(kept);
 }
 
 bool is_python_name(const char *path) {
@@ -132,15 +135,17 @@ bool is_python_process() {
 }
 
 void attach_at_start() {
-    char folder[PATH_MAX], file[PATH_MAX + 32];
-    if (!find_beside(kAttachFolder, folder, sizeof folder)) {
+    if (python_is_running()) return;  // it has opened us: reprise.attach() by hand, or the first tensor
+    char folder[PATH_MAX];
+    if (!find_attach_file(folder)) {
         LogLine(LogLevel::kInfo) << "no " << kAttachFolder << " beside libreprise.so: Python frameworks are not instrumented";
         return;
     }
     const char *policy = environment("REPRISE_POLICY"), *way = environment("REPRISE_ATTACH");
     if (policy != nullptr && strcmp(policy, "off") == 0) return;
-    TextBuffer(file, sizeof file) << folder << "/sitecustomize.py";
-    if ((way == nullptr || strcmp(way, "path") != 0) && add_startup_module(file)) return;
+    if ((way == nullptr || strcmp(way, "path") != 0) && add_startup_module()) return take_off_pythonpath(folder);
+    LogLine(LogLevel::kInfo) << "Python is reached by PYTHONPATH (" << (way != nullptr ? "REPRISE_ATTACH" : "it takes no module of ours")
+                             << ")";
     put_on_pythonpath(folder);
 }
 

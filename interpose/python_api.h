@@ -1,9 +1,8 @@
 // The little of Python's C interface that attaching needs: stable-ABI functions, looked up in the running process (nothing is linked, and
 // the same library serves every version).
 //
-// Objects are opaque but for what a module of ours must lay out itself: the definition of a module, whose header is that of every object of
-// a CPython with a GIL. Interpreters laid out otherwise (free-threaded, traced references) or without these names (PyPy) are not supported
-// here, and load() says so.
+// Objects are opaque but for what a module of ours must lay out itself: its definition, whose header is that of every object of a CPython
+// with a GIL. Free-threaded builds are laid out otherwise; PyPy has none of these names.
 #pragma once
 
 #include <stddef.h>
@@ -19,6 +18,7 @@ struct MethodDef {
     int flags;
     const char *doc;
 };
+inline constexpr int kFileInput = 257;  // Py_file_input
 inline constexpr int kVarargsAndKeywords = 0x0001 | 0x0002;
 
 struct Slot {
@@ -47,12 +47,15 @@ inline constexpr int kModuleApi = 1013;  // PYTHON_API_VERSION, which has not ch
 
 // Functions return what their namesakes do: references new or borrowed, nullptr or -1 with an exception set.
 struct Api {
+    const char *(*version)();
     int (*append_inittab)(const char *, Object *(*)());
     Object *(*moduledef_init)(ModuleDef *);
     Object *(*module_create)(ModuleDef *, int);
+    ModuleDef *(*module_definition)(Object *);
     Object *(*import_module)(const char *);
     Object *(*sys_get)(const char *);  // borrowed
     Object *(*getattr)(Object *, const char *);
+    int (*setattr)(Object *, const char *, Object *);
     Object *(*call)(Object *, Object *, Object *);
     Object *(*call_with)(Object *, const char *, ...);
     Object *(*compile)(const char *, const char *, int);
@@ -66,33 +69,46 @@ struct Api {
     int (*list_insert)(Object *, intptr_t, Object *);
     Object *(*tuple_get)(Object *, intptr_t);  // borrowed
     Object *(*text_new)(const char *);
+    Object *(*path_new)(const char *);
     const char *(*text)(Object *, intptr_t *);
     Object *(*set_import_error)(Object *, Object *, Object *, Object *);
+    int (*error_is)(Object *);
     void (*clear_error)();
     void (*increase)(Object *);
     void (*decrease)(Object *);
     Object *none;
-    Object **module_not_found;
+    Object **module_not_found, **attribute_error, **interrupt;
 
-    // Before Py_Initialize or later. False where a function is missing, or the layout above is not this interpreter's.
-    bool load();
-    int minor = 0;  // of 3.x
+    int minor;           // of 3.x
+    bool takes_modules;  // ModuleDef is this interpreter's
 };
+
+// The interface of the interpreter in this process, started or not; nullptr where a function is missing (now: it may be loaded later).
+const Api *api();
 
 // A reference that is given back at the end of the scope.
 class Reference {
   public:
-    Reference(const Api &api, Object *object) : api_(api), object_(object) {}
+    explicit Reference(Object *object) : object_(object) {}
     ~Reference() {
-        if (object_ != nullptr) api_.decrease(object_);
+        if (object_ != nullptr) api()->decrease(object_);
     }
     Reference(const Reference &) = delete;
     Reference &operator=(const Reference &) = delete;
     Object *get() const { return object_; }
     explicit operator bool() const { return object_ != nullptr; }
 
+    // Of what was only borrowed.
+    static Reference hold(Object *object) {
+        if (object != nullptr) api()->increase(object);
+        return Reference(object);
+    }
+    Object *share() const {
+        api()->increase(object_);
+        return object_;
+    }
+
   private:
-    const Api &api_;
     Object *object_;
 };
 

@@ -1,7 +1,7 @@
 """Instruments frameworks right after they were imported, or where they stand already.
 
-Two ways lead here: sitecustomize (python/attach) when a framework is being imported, and `attach()` when the process could not run it (-I, -E,
--S), by the preload's pending call or by hand. Either may come first, and both may come."""
+Two ways lead here: python/attach when a framework is being imported, and `attach()` at the first tensor where nothing of ours ran at the interpreter's
+start (-S), or by hand. Either may come first, and both may come."""
 
 import sys
 import types

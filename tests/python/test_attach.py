@@ -2,9 +2,12 @@
 
 import os
 import pathlib
+import re
+import runpy
 import subprocess
 import sys
 import textwrap
+import zipfile
 
 import pytest
 
@@ -16,6 +19,9 @@ x = torch.randn(6, 4, requires_grad=True)
 cp.checkpoint(m, x, use_reentrant=False).sum().backward()
 print("tracked", int(m.num_batches_tracked))
 """
+
+
+WAYS = ("module", "path")  # path: what an interpreter gets that cannot take a module of ours
 
 
 def environment(build, env=(), preload=True):
@@ -48,10 +54,13 @@ def test_every_way_of_starting_python(build, program, flags):
 
         program_text = "import sys; sys.path.append(%r)\n" % str(pathlib.Path(torch.__file__).parents[1]) + PROGRAM
         pathlib.Path(program).write_text(program_text)
-    for way in ("module", "path"):  # path: what an interpreter gets that cannot take a module of ours
+    with open(program, "a") as file:
+        file.write("print('asleep' if '_reprise_sleeper' in [getattr(f, '__name__', '') for f in sys.meta_path] else 'on the path')\n")
+    for way in WAYS:
         done = run(build, *flags, program, env=env | {"REPRISE_ATTACH": way})
         assert "tracked 1" in done.stdout, done.stderr
         assert "1 replays" in done.stderr
+        assert ("asleep" in done.stdout) == (way == "module" and "-S" not in flags)
 
 
 def test_everything_in_another_thread_while_the_first_one_waits(build):
@@ -62,7 +71,7 @@ def test_everything_in_another_thread_while_the_first_one_waits(build):
 
 
 def test_the_package_is_found_where_it_is_not_installed(build):
-    for way in ("module", "path"):
+    for way in WAYS:
         code = "import reprise, os; print(os.path.samefile(os.path.dirname(reprise.__file__), %r))" % str(build / "python" / "reprise")
         assert run(build, "-c", code, env={"REPRISE_ATTACH": way}).stdout.strip() == "True"
 
@@ -93,10 +102,11 @@ def test_stock_is_wrong(build, program):
     assert "tracked 2" in run(build, program, preload=False).stdout
 
 
-def test_the_environment_is_left_as_it_was(build, tmp_path):
+@pytest.mark.parametrize("way", WAYS)
+def test_the_environment_is_left_as_it_was(build, way):
     code = "import sys, os; print(os.environ.get('PYTHONPATH')); print([p for p in sys.path if 'attach' in p]); print(os.environ['LD_PRELOAD'] != '')"
-    assert run(build, "-c", code).stdout.split("\n")[:3] == ["None", "[]", "True"]
-    done = run(build, "-c", code, env={"PYTHONPATH": "/some/where:/else"})
+    assert run(build, "-c", code, env={"REPRISE_ATTACH": way}).stdout.split("\n")[:3] == ["None", "[]", "True"]
+    done = run(build, "-c", code, env={"PYTHONPATH": "/some/where:/else", "REPRISE_ATTACH": way})
     assert done.stdout.split("\n")[0] == "/some/where:/else"
 
 
@@ -127,11 +137,35 @@ def test_spawned_workers_are_attached(build, tmp_path):
     assert "rank 0 tracked 1" in out and "rank 1 tracked 1" in out
 
 
-def test_users_sitecustomize_runs_and_is_the_one_that_is_imported(build, tmp_path, program):
+@pytest.mark.parametrize("way", WAYS)
+def test_users_sitecustomize_runs_and_is_the_one_that_is_imported(build, tmp_path, way):
     (tmp_path / "sitecustomize.py").write_text("import sys\nvalue = 7\nprint('mine ran', __file__.endswith('sitecustomize.py'))\n")
     code = PROGRAM + "\nimport sitecustomize; print('value', sitecustomize.value)\n"
-    done = run(build, "-c", code, env={"PYTHONPATH": str(tmp_path)})
+    done = run(build, "-c", code, env={"PYTHONPATH": str(tmp_path), "REPRISE_ATTACH": way})
     assert "mine ran True" in done.stdout and "value 7" in done.stdout and "tracked 1" in done.stdout
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sitecustomize_in_an_archive_and_one_that_runs_the_next(build, tmp_path, way):
+    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
+        archive.writestr("sitecustomize.py", "print('second')\nvalue = 2\n")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nprint('first')\nsys.path.remove(%r)\ndel sys.modules['sitecustomize']\nimport sitecustomize\n" % str(tmp_path))
+    env = {"PYTHONPATH": "%s:%s" % (tmp_path, tmp_path / "site.zip")}
+    code = "import sitecustomize; print(sitecustomize.value)"
+    done = run(build, "-c", code, env=env | {"REPRISE_ATTACH": way})
+    assert done.stdout == run(build, "-c", code, env=env, preload=False).stdout == "first\nsecond\n2\n", done.stderr
+
+
+def test_what_wakes_the_finder_is_what_it_looks_for():
+    """In C there are only the packages."""
+    root = pathlib.Path(__file__).parents[2]
+    names = re.search(r"kWakers\[\] = {(.*?)}", (root / "interpose/startup_module.cpp").read_text()).group(1)
+    early = runpy.run_path(str(root / "python/attach/sitecustomize.py"))
+    assert set(re.findall(r'"(.*?)"', names)) == {target.partition(".")[0] for target in early["TARGETS"]} | {"reprise"}
+    sys.path.insert(0, str(root / "python"))
+    from reprise import attach
+
+    assert early["TARGETS"] == {attach.ROOT, attach.TORCH, *attach.OTHERS}
 
 
 def test_start_imports_nothing_more_than_without(build, tmp_path):
@@ -139,7 +173,7 @@ def test_start_imports_nothing_more_than_without(build, tmp_path):
     code = "import sys; print(sorted(set(sys.modules) - {'sitecustomize'}))"
     (tmp_path / "sitecustomize.py").write_text("value = 7\n")
     for env in ({}, {"PYTHONPATH": str(tmp_path)}):
-        for way in ("module", "path"):
+        for way in WAYS:
             got = run(build, "-c", code, env=env | {"REPRISE_ATTACH": way}).stdout
             assert got == run(build, "-c", code, env=env, preload=False).stdout
 
