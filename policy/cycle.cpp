@@ -1,6 +1,7 @@
 #include "policy/cycle.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "policy/clock.h"
 #include "policy/log.h"
@@ -55,6 +56,16 @@ void Cycle::leave(OwnBytes own) {
     live_ = now.live;
     const uint64_t spare = std::min(own_.spare, own.spare);  // all the time in between
     own_ = own;
+    if (events_.empty()) return;
+    CycleEvent &last = events_.back();
+    last.most_bytes = std::max(last.most_bytes, now.peak);
+    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, spare));
+}
+
+void Cycle::let_go(OwnBytes own) {
+    const LedgerReading now = port_.ledger_take_peak();
+    live_ = now.live;
+    const uint64_t spare = std::exchange(own_, own).spare;
     if (events_.empty()) return;
     CycleEvent &last = events_.back();
     last.most_bytes = std::max(last.most_bytes, now.peak);

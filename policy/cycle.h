@@ -65,6 +65,8 @@ class Cycle {
     // Around all work of ours that may change what we hold: before it, and after it with what we hold then.
     void enter();
     void leave(OwnBytes own);
+    // Of what could go at the last of these, some has gone: it was not needed up to now.
+    void let_go(OwnBytes own);
     // Within it: what happens. A forward that begins is a new instance, whose number is returned.
     int32_t forward_begins(const Instance &instance, planner::Freedom freedom, const char *why);
     void event(EventKind kind, int32_t instance, uint64_t job_ns, uint64_t own_ns);

@@ -17,8 +17,8 @@ constexpr char kNested[] = "nested: segments in one another are always replayed"
 void Engine::OwnWork::end() {
     Engine *engine = std::exchange(engine_, nullptr);
     if (engine == nullptr || !engine->planning_.on() || --engine->work_depth_ != 0) return;
-    engine->make_room();
     engine->planning_.leave(engine->own_bytes());
+    engine->make_room();
 }
 
 OwnBytes Engine::own_bytes() const { return {pool_.live() + pool_.kept(), pool_.kept() + registry_.idle_bytes()}; }
@@ -28,9 +28,11 @@ void Engine::make_room() {
     const size_t idle = registry_.idle_bytes();
     if (!planning_.short_of_room(pool_.kept() + idle)) return;
     pool_.trim();
-    if (!planning_.short_of_room(idle)) return;
-    registry_.let_idle_go();
-    pool_.trim();
+    if (planning_.short_of_room(idle)) {
+        registry_.let_idle_go();
+        pool_.trim();
+    }
+    planning_.let_go(own_bytes());
 }
 
 // Whose forwards and replays are open on this thread.
@@ -140,6 +142,7 @@ void Engine::let_idle_go() {
         if (plan.idle.contains(buffer.id) && buffer.outstanding() == 0) registry_.use(buffer, MechanismKind::kWatch);
     });
     pool_.trim();
+    planning_.let_go(own_bytes());
 }
 
 void Engine::fill_plan(nlohmann::json &report) const {

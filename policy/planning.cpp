@@ -462,6 +462,7 @@ void Planning::adopt(planner::JobPlan plan, planner::Profile profile, uint64_t o
     strange_cycles_ = 0;
     newly_adopted_ = true;
     first_deviation_ = 0;
+    first_under_plan_ = true;
     adopted_ = std::make_unique<AdoptedPlan>(std::move(plan), std::move(profile), order);
     const planner::JobPlan &now = adopted_->plan;
     const auto retained = std::count_if(now.instances.begin(), now.instances.end(), [](const auto &i) { return !i.replay; });

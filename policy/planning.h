@@ -74,6 +74,7 @@ class Planning {
     // ----------------------------------------------------------------------------------------------
     void enter() { cycle_->enter(); }
     void leave(OwnBytes own) { cycle_->leave(own); }
+    void let_go(OwnBytes own) { cycle_->let_go(own); }
     // Decides: true to retain. `replay_only`: why the job leaves no choice, or nullptr.
     bool forward_begins(Instance &instance, const char *replay_only);
     // What it would decide about this segment's next forward.
@@ -174,7 +175,7 @@ class Planning {
     std::unique_ptr<PlanWorker> worker_;
     uint64_t worker_order_ = 0;
     std::unique_ptr<AdoptedPlan> adopted_;
-    bool newly_adopted_ = false;
+    bool newly_adopted_ = false, first_under_plan_ = false;
     PlanCache cache_;
     unsigned guesses_ = 0;  // times that an earlier run's plan was looked for
     std::optional<planner::JobPlan> pinned_;

@@ -77,6 +77,8 @@ void Planning::compare_cycle(uint64_t step) {
     }
     strange_cycles_ = 0;
     if (!remeasure_.empty()) return measure_again(remeasure_);
+    // In its first cycle what the plan before it held goes, and what this one holds comes: neither is this plan's memory.
+    if (std::exchange(first_under_plan_, false)) return;
     if (worker_ || policy_ == planner::Policy::retain || seen_.empty()) return;
     int64_t needed = 0, planned = 0;
     for (const Seen &seen : seen_) {

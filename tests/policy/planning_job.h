@@ -97,6 +97,7 @@ struct JobShape {
     size_t keep = 1 << 20;  // of each, and a quarter more for each third one
     std::vector<size_t> buffers = {300 << 10, 2 << 20, 1000, 64 << 10};
     Order order = Order::kStack;
+    bool shared = true;  // every segment reads two buffers, most of which others read as well; else one of its own
     bool steps = true;
     bool releases = true;  // says when an instance is done
     uint64_t seed = planning_seed();
@@ -154,10 +155,10 @@ class SimulatedJob {
 
     static std::string name_of(int i) { return "segment " + std::to_string(i); }
     size_t keep_of(int i) const { return shape_.keep + (i % 3 == 2 ? shape_.keep / 4 : 0); }
-    // Every segment reads two buffers.
     std::vector<size_t> used_by(int i) const {
         const size_t n = buffers_.size();
         if (n == 0) return {};
+        if (!shape_.shared) return {static_cast<size_t>(i) % n};
         const size_t first = static_cast<size_t>(i) % n, second = (static_cast<size_t>(i) * 7 + 1) % n;
         if (first == second) return {first};
         return {first, second};

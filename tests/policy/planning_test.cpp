@@ -128,6 +128,30 @@ TEST_P(Budgets, CorrectionsComeToRest) {
     EXPECT_EQ(job.wrong_bytes + job.wrong_after, 0u);
 }
 
+// When a plan is adopted, what was held before it goes and its own shadows are filled while its first cycle runs: memory that belongs to
+// neither plan. Judged by it, plans of a job that is the same in every step were made again and again, and forwards refused.
+TEST(PlanningBudget, AJobThatIsAlwaysTheSameIsPlannedOnce) {
+    JobShape shape;
+    shape.segments = 12;
+    shape.keep = 4 << 20;
+    shape.shared = false;
+    shape.buffers.assign(12, 2 << 20);  // a little of each is written after its forward
+    const auto write_own = [](SimulatedJob &simulated, int i) {
+        memset(simulated.buffers()[static_cast<size_t>(i)].data(), simulated.cycles, 20'000);
+    };
+    const Limits limits = limits_of(shape, write_own);
+    for (double share : {0.1, 0.3, 0.5, 0.7, 0.9}) {
+        SCOPED_TRACE(testing::Message() << "share " << share);
+        const Folder folder;
+        SimulatedJob job(planning(Policy::kJoint, limits.budget(share), folder / "plan", folder / "records"), shape);
+        job.writes = write_own;
+        ASSERT_TRUE(run_until_settled(job, folder / "plan"));
+        for (int i = 0; i < 4; ++i) job.cycle();
+        EXPECT_EQ(lines_of(folder / "records", "reprise.plan/1").size(), 1u);
+        for (const nlohmann::json &line : lines_of(folder / "records", "reprise.timeline/1")) EXPECT_EQ(line["denied"], 0);
+    }
+}
+
 // A program that lets go of its scratch only after the replay's end has that measured as if it had to be kept; retained forwards tell what
 // really is. What a retained forward needs beside its activations makes up for it while few are retained.
 TEST(PlanningBudget, WhatAReplayHoldsAtItsEndIsNotTakenForKept) {
