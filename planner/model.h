@@ -50,7 +50,8 @@ struct Mechanism {
 };
 
 // One buffer in one stretch of the time line in which some reader of it is outstanding. All its readers use the same mechanism, because a
-// way of tracking belongs to the mapping. Readers are the instances that use the buffer and see it change between forward and replay.
+// way of tracking belongs to the mapping. Readers are the instances that something is preserved for (tables.h: all users, once one of them
+// sees it change between forward and replay).
 struct Window {
     std::string name;
     std::vector<int32_t> readers;

@@ -45,9 +45,8 @@ class Tables {
     }
 
     void windows(std::vector<Window> &out) const {
-        std::vector<int32_t> readers;
-        for (int32_t i : history_.users)
-            if (differing(i) > 0) readers.push_back(i);
+        std::vector<int32_t> readers = history_.users;
+        if (std::none_of(readers.begin(), readers.end(), [&](int32_t i) { return differing(i) > 0; })) return;
         auto forward = [&](int32_t i) { return instances_[i].forward_begin; };
         std::sort(readers.begin(), readers.end(), [&](int32_t a, int32_t b) { return forward(a) < forward(b); });
         readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
@@ -138,8 +137,10 @@ class Tables {
             element.capture_ns = nanoseconds(history_.pages, costs_.copy_ps) + costs_.copy_fixed_ns;
             out.elements.push_back(std::move(element));
         }
-        int64_t load = small ? costs_.small_ns : nanoseconds(2 * history_.pages, costs_.copy_ps);
-        out.readers.assign(readers.size(), {load, history_.pages});
+        // Who sees no change compares and loads nothing.
+        const ReaderCost loads{small ? costs_.small_ns : nanoseconds(2 * history_.pages, costs_.copy_ps), history_.pages};
+        const ReaderCost compares{small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_ps), 0};
+        for (int32_t i : readers) out.readers.push_back(differing(i) > 0 ? loads : compares);
         return out;
     }
 

@@ -56,8 +56,9 @@ struct MechanismCosts {
 // A before-image exists from the cut after its write on; a whole copy serves every reader of its version, so that readers between which
 // nothing was written share one.
 //
-// Appends the buffer's windows: one for every connected stretch of time in which a user that sees it change is outstanding. Users that see
-// no change do not read it in the planner's sense; a buffer that never changes between a forward and its replay has no window.
+// Appends the buffer's windows: one for every connected stretch of time in which a user is outstanding. A user that sees no change is a
+// reader, too, where another one does: at its forward nobody knows yet, so that it holds what the others hold; its replay loads nothing. A
+// buffer that never changes between a forward and its replay has no window.
 void append_windows(const std::vector<Instance> &instances, const BufferHistory &history, const MechanismCosts &costs,
                     std::vector<Window> &windows);
 

@@ -96,7 +96,8 @@ void write_cache(const std::string &path, const planner::MechanismCosts &costs) 
 void CostMeter::add(Samples &samples, uint64_t bytes, uint64_t nanoseconds) {
     if (bytes < kLeastBytes) return;
     const int64_t value = ps_per_page(nanoseconds, bytes);
-    samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(std::clamp<int64_t>(value, kLeastCost, kMostCost));
+    if (value < kLeastCost || value > kMostCost) return;  // a clock that jumped, a job that was stopped
+    samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(value);
 }
 
 int64_t CostMeter::median(const Samples &samples, int64_t otherwise) {

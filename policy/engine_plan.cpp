@@ -28,10 +28,10 @@ void Engine::make_room() {
     const size_t idle = registry_.idle_bytes();
     if (!planning_.short_of_room(pool_.kept() + idle)) return;
     pool_.trim();
-    if (planning_.short_of_room(idle)) {
-        registry_.let_idle_go();
-        pool_.trim();
-    }
+    planning_.let_go(own_bytes());
+    if (!planning_.short_of_room(idle)) return;
+    registry_.let_idle_go();
+    pool_.trim();
     planning_.let_go(own_bytes());
 }
 

@@ -78,11 +78,15 @@ void Planning::compare_cycle(uint64_t step) {
     strange_cycles_ = 0;
     if (!remeasure_.empty()) return measure_again(remeasure_);
     // In its first cycle what the plan before it held goes, and what this one holds comes: neither is this plan's memory.
-    if (std::exchange(first_under_plan_, false)) return;
+    if (std::exchange(first_under_plan_, false)) {
+        first_deviation_ = 0;
+        return;
+    }
     if (worker_ || policy_ == planner::Policy::retain || seen_.empty()) return;
     int64_t needed = 0, planned = 0;
     for (const Seen &seen : seen_) {
-        needed = std::max(needed, seen.needed);
+        // What could have gone and has not, though there was no room for it, was in the way all the same.
+        needed = std::max(needed, seen.actual > static_cast<int64_t>(budget_) ? seen.actual : seen.needed);
         planned = std::max(planned, planned_in(seen));
     }
     const int64_t off = needed > planned ? needed - planned : planned - needed;

@@ -16,6 +16,21 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
+// Of a buffer that somebody sees change, every replayed user: whoever is left out holds what nobody counts.
+void expect_every_user_in_one_window(const Profile &profile, const JobPlan &plan) {
+    for (const ProfileBuffer &buffer : profile.buffers) {
+        std::multiset<int32_t> readers;
+        for (const PlannedWindow &window : plan.windows)
+            if (window.buffer == buffer.name) readers.insert(window.readers.begin(), window.readers.end());
+        if (!sees_change(profile, buffer)) {
+            EXPECT_TRUE(readers.empty()) << buffer.name;
+            continue;
+        }
+        for (int32_t user : buffer.users)
+            EXPECT_EQ(readers.count(user), plan.instances[static_cast<size_t>(user)].replay ? 1u : 0u) << buffer.name << " " << user;
+    }
+}
+
 TEST(PlanJob, MemoryIsWhatASimulationOfEveryPageFinds) {
     for (uint64_t seed = 1; seed <= scaled(30); seed++) {
         Profile profile = random_profile(seed, 2 + static_cast<int>(seed % 6));
@@ -34,6 +49,7 @@ TEST(PlanJob, MemoryIsWhatASimulationOfEveryPageFinds) {
                 EXPECT_EQ(plan.verdict == Verdict::planned, peak <= plan.budget_bytes)
                     << "seed " << seed << " policy " << policy_name(policy) << " at " << percent;
                 EXPECT_LE(plan.bound_ns, plan.added_ns);
+                expect_every_user_in_one_window(profile, plan);
                 if (plan.verdict != Verdict::planned) {
                     EXPECT_GE(plan.smallest_bytes, plan.smallest_bound_bytes);
                     EXPECT_GT(plan.smallest_bytes, plan.budget_bytes);

@@ -65,12 +65,9 @@ std::vector<int64_t> memory_of(const Profile &profile, const std::vector<uint8_t
     // Held for a buffer that nobody finds changed, as long as something that uses it is replayed.
     int64_t held = 0;
     for (const ProfileBuffer &buffer : profile.buffers) {
-        bool needed = false, differs = false;
-        for (int32_t user : buffer.users) {
-            needed = needed || replay[static_cast<size_t>(user)];
-            differs = differs || !changed(profile.instances[static_cast<size_t>(user)], buffer).empty();
-        }
-        if (needed && !differs) held += up(buffer.held_bytes);
+        bool needed = false;
+        for (int32_t user : buffer.users) needed = needed || replay[static_cast<size_t>(user)];
+        if (needed && !sees_change(profile, buffer)) held += up(buffer.held_bytes);
     }
     for (size_t t = 0; t < profile.base_bytes.size(); t++) {
         auto slot = static_cast<int32_t>(t);
@@ -91,7 +88,9 @@ std::vector<int64_t> memory_of(const Profile &profile, const std::vector<uint8_t
                 for (auto [page, write] : pages)
                     if (write < slot && slot < it.replay_end) images.emplace(page, write);
                 if (it.replay_begin <= slot && slot < it.replay_end)
-                    bytes += use.kind == Kind::selective ? static_cast<int64_t>(pages.size()) * kPage : up(use.buffer->bytes);
+                    bytes += use.kind == Kind::selective ? static_cast<int64_t>(pages.size()) * kPage
+                             : pages.empty()             ? 0
+                                                         : up(use.buffer->bytes);
             }
             bytes += use.kind == Kind::selective ? static_cast<int64_t>(images.size()) * kPage
                                                  : static_cast<int64_t>(versions.size()) * up(use.buffer->bytes);
@@ -102,6 +101,11 @@ std::vector<int64_t> memory_of(const Profile &profile, const std::vector<uint8_t
 }
 
 }  // namespace
+
+bool sees_change(const Profile &profile, const ProfileBuffer &buffer) {
+    return std::any_of(buffer.users.begin(), buffer.users.end(),
+                       [&](int32_t user) { return !changed(profile.instances[static_cast<size_t>(user)], buffer).empty(); });
+}
 
 Profile random_profile(uint64_t seed, int forwards, int buffers) {
     Random random(seed);

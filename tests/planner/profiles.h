@@ -11,6 +11,9 @@ Profile random_profile(uint64_t seed, int forwards, int buffers = 4);
 // A transformer's cycle: forwards, then replays in reverse order, one shared queue and a private buffer for each block.
 Profile transformer_profile(int blocks, int micro_batches = 1);
 
+// Does one of its users see it change between forward and replay?
+bool sees_change(const Profile &profile, const ProfileBuffer &buffer);
+
 // Bytes per slot when the plan is followed.
 std::vector<int64_t> simulate(const Profile &profile, const JobPlan &plan);
 

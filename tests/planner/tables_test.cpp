@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -92,7 +93,7 @@ TEST(Tables, EveryPageIsCountedOnce) {
                 EXPECT_TRUE(seen.insert(i).second) << "in two windows";
                 auto differing = static_cast<int64_t>(first_overwrites(instances[static_cast<size_t>(i)], history).size());
                 EXPECT_EQ(window.mechanisms[1].readers[k].pages, differing) << "seed " << seed;
-                EXPECT_EQ(window.mechanisms[0].readers[k].pages, 40);
+                EXPECT_EQ(window.mechanisms[0].readers[k].pages, differing > 0 ? 40 : 0);
             }
             for (int subset = 0; subset < 8; subset++) {
                 std::vector<int32_t> replayed;
@@ -107,9 +108,9 @@ TEST(Tables, EveryPageIsCountedOnce) {
                 }
             }
         }
-        for (int32_t i = 0; i < n; i++)
-            EXPECT_EQ(seen.count(i) == 1, !first_overwrites(instances[static_cast<size_t>(i)], history).empty())
-                << "seed " << seed << " instance " << i;
+        const bool changes =
+            std::any_of(instances.begin(), instances.end(), [&](const Instance &it) { return !first_overwrites(it, history).empty(); });
+        EXPECT_EQ(seen.size(), changes ? static_cast<size_t>(n) : 0) << "seed " << seed;
         Problem problem;
         problem.base.assign(static_cast<size_t>(4 * n), 0);
         problem.instances = instances;

@@ -25,7 +25,6 @@ TEST(CostMeter, MeasuresWhatAMachineCanDoAndKeepsIt) {
         EXPECT_LE(cost, int64_t{1} << 28);
     }
     EXPECT_GE(measured.arm_ps, 1);
-    EXPECT_GE(measured.delta_ps, 2 * measured.copy_ps);
     ASSERT_NE(text_of(path), "");
     const planner::MechanismCosts again = CostMeter::measure(WatchedPort::get(), path);
     EXPECT_EQ(again.copy_ps, measured.copy_ps);
@@ -45,8 +44,8 @@ TEST(CostMeter, TakesWhatAnotherProcessMeasured) {
 }
 
 TEST(CostMeter, MeasuresAgainWhereTheCacheCannotBeTrue) {
-    for (const char *text : {"", "2 190001", "two 1 2 3 4", "1 48 20048 97 97\n", "2 48 20048 97 97\n", "2 190001 0 1000003 1000004\n",
-                             "2 190001 502 1000003 99999999999\n", "2 -190001 502 1000003 1000004\n"}) {
+    for (const char *text : {"", "2 190001", "two 1 2 3 4", "1 48 20048 97 97\n", "1 190001 502 1000003 1000004\n", "2 48 20048 97 97\n",
+                             "2 190001 0 1000003 1000004\n", "2 190001 502 1000003 99999999999\n", "2 -190001 502 1000003 1000004\n"}) {
         SCOPED_TRACE(text);
         const Folder folder;
         write_machine_file(folder / "costs", text);
@@ -79,6 +78,9 @@ TEST(CostMeter, TheJobsOwnCopiesComeBeforeTheCalibration) {
     EXPECT_EQ(meter.refine(base).copy_ps, 300'000);
     EXPECT_EQ(meter.refine(base).selective_load_ps, 700'000);
     EXPECT_EQ(meter.refine(base).delta_ps, base.delta_ps);
+    for (int i = 0; i < 20; ++i) meter.copied(kMiB, 0), meter.loaded(kMiB, uint64_t{3600} * 1'000'000'000);
+    EXPECT_EQ(meter.refine(base).copy_ps, 300'000);
+    EXPECT_EQ(meter.refine(base).selective_load_ps, 700'000);
 }
 
 }  // namespace

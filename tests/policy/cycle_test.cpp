@@ -64,6 +64,44 @@ class CycleTest : public testing::Test {
     Cycle cycle_;
 };
 
+// What could have gone until it went was not needed; afterwards nothing is subtracted any more.
+TEST_F(CycleTest, WhatHasGoneWasNotNeeded) {
+    own_ = {uint64_t{30} << 20, uint64_t{20} << 20};
+    memory(100);
+    const int32_t i = forward("s");
+    at(EventKind::kForwardEnd, i);
+    memory(104, 110);  // the job's, and 20 of the 100 could go
+    cycle_.enter();
+    memory(84);  // and go
+    own_ = {uint64_t{10} << 20, 0};
+    cycle_.let_go(own_);
+    EXPECT_EQ(cycle_.events().back().most_bytes, uint64_t{110} << 20);
+    EXPECT_EQ(cycle_.events().back().most_needed, uint64_t{90} << 20);
+    EXPECT_EQ(cycle_.live_bytes(), uint64_t{84} << 20);
+    cycle_.event(EventKind::kReplayBegin, i, 0, 0);
+    cycle_.leave(own_);
+    memory(84, 95);
+    at(EventKind::kReplayEnd, i);
+    EXPECT_EQ(cycle_.last_slot()->most_needed, uint64_t{95} << 20);
+}
+
+// Before the first event, too: then it is part of no slot.
+TEST_F(CycleTest, WhatGoesBeforeTheFirstEventIsInNoSlot) {
+    own_ = {uint64_t{30} << 20, uint64_t{20} << 20};
+    memory(100);
+    cycle_.enter();
+    cycle_.leave(own_);
+    cycle_.enter();
+    memory(80);
+    own_ = {uint64_t{10} << 20, 0};
+    cycle_.let_go(own_);
+    cycle_.leave(own_);
+    EXPECT_EQ(cycle_.most_before(), uint64_t{100} << 20);
+    EXPECT_EQ(cycle_.job_bytes(), uint64_t{70} << 20);
+    forward("s");
+    EXPECT_EQ(cycle_.events().back().most_needed, uint64_t{80} << 20);
+}
+
 TEST_F(CycleTest, WhatAReplayLeavesIsKeptAndWhatItTakesBesideIsTransient) {
     memory(100);
     const int32_t i = forward("s");

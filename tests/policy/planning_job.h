@@ -332,7 +332,7 @@ inline bool run_until_settled(SimulatedJob &job, const std::string &plan) {
         if (!exists(plan) || !read_text_file(plan, &now, &why)) return false;
         same = now == text ? same + 1 : 0;
         text = now;
-        return same >= 5;
+        return same >= 6;
     });
 }
 
