@@ -107,12 +107,15 @@ void put_on_pythonpath(const char *folder) {
 void take_off_pythonpath(const char *folder) {
     const char *rest = behind_on_pythonpath(folder);
     if (rest == nullptr) return;
-    char *kept = rest[0] != '\0' ? strdup(rest) : nullptr;
-    if (kept != nullptr) {
-        setenv("PYTHONPATH", kept, 1);
-    } else if (rest[0] == '\0') {
+    if (rest[0] == '\0') {
         unsetenv("PYTHONPATH");
+        return;
     }
+    const size_t size = strlen(rest) + 1;
+    char *kept = static_cast<char *>(malloc(size));  // setenv may free what it points into
+    if (kept == nullptr) return;
+    memcpy(kept, rest, size);
+    setenv("PYTHONPATH", kept, 1);
     free(kept);
 }
 
