@@ -68,7 +68,7 @@ TEST_P(ImageMechanismTest, ACopyThatNobodyNeedsIsWrittenOver) {
     fill(1);
     capture(2);
     mechanism_->release(2);
-    EXPECT_EQ(copies(), 2u);
+    EXPECT_EQ(copies(), small() ? 2u : 1u) << "a large one is nobody's until the next capture";
     fill(2);
     EXPECT_EQ(capture(3), kSize);
     EXPECT_EQ(copies(), 2u);

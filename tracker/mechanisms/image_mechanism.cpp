@@ -29,7 +29,7 @@ Status ImageMechanism::capture(Version version, CaptureCost &cost) {
         add(version);
         return {};
     }
-    // A copy that no outstanding version needs is written over.
+    // A small copy that no outstanding version needs is written over.
     if (latest_ == nullptr || latest_->versions != 0) {
         auto copy = std::make_unique<Copy>(Copy{pool_.allocate(size, LedgerKind::kImages)});
         if (!copy->image) {
@@ -117,11 +117,11 @@ void ImageMechanism::release(Version version) {
     if (record == nullptr) return;
     Copy *copy = record->copy;
     records_.erase(records_.begin() + (record - records_.data()));
-    if (--copy->versions == 0 && copy != latest_) std::erase_if(copies_, [&](const auto &owned) { return owned.get() == copy; });
-    // A large image is worth its memory only while somebody needs it; the pool keeps the mapping for the next capture.
-    if (!records_.empty() || kind_ != MechanismKind::kWhole) return;
-    latest_ = nullptr;
-    copies_.clear();
+    // The last small one is kept to compare with. A large one is worth its memory only while somebody needs it, and no plan counts more; the
+    // pool keeps the mapping for the next capture.
+    if (--copy->versions != 0 || (copy == latest_ && kind_ == MechanismKind::kSmall)) return;
+    if (copy == latest_) latest_ = nullptr;
+    std::erase_if(copies_, [&](const auto &owned) { return owned.get() == copy; });
 }
 
 void ImageMechanism::written_since_capture(std::vector<AddressRange> &runs) {

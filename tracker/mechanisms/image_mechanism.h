@@ -49,7 +49,7 @@ class ImageMechanism final : public Mechanism {
     ImagePool &pool_;
     MechanismKind kind_;
     bool filled_ = false;
-    Copy *latest_ = nullptr;       // of the last capture; kept, though no version needs it, to compare with and to write over
+    Copy *latest_ = nullptr;  // of the last capture; a small one is kept, though no version needs it, to compare with and to write over
     std::vector<Record> records_;  // ascending versions
     std::vector<std::unique_ptr<Copy>> copies_;
 };
