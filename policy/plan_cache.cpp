@@ -31,8 +31,9 @@ int64_t off(int64_t a, int64_t b) { return a > b ? a - b : b - a; }
 PlanCache PlanCache::made(const Config &config) {
     PlanCache cache;
     if (!config.plan_cache) return cache;
-    cache.prefix_ = machine_file("plan2");  // another number when what is decided about changes: old plans are none then
-    cache.suffix_ = format("-%s-", to_string(config.policy));
+    cache.prefix_ = machine_file("plan");
+    // Another number when what is decided about changes: old plans are none then.
+    cache.suffix_ = format("-2-%s-", to_string(config.policy));
     if (config.budget.bytes != 0) {
         cache.suffix_ += format("%llu", static_cast<unsigned long long>(config.budget.bytes));
     } else {

@@ -57,7 +57,7 @@ class PlanCacheTest : public testing::Test {
         std::vector<std::string> paths;
         std::error_code none;
         for (std::filesystem::directory_iterator at(folder_ / "cache/reprise", none), end; !none && at != end; at.increment(none)) {
-            if (at->path().filename().string().rfind("plan", 0) == 0) paths.push_back(at->path());
+            if (at->path().filename().string().rfind("plan-", 0) == 0) paths.push_back(at->path());
         }
         return paths;
     }
