@@ -29,6 +29,12 @@ std::vector<planner::PageRun> as_pages(const PageRuns &runs) {
     }
 }
 
+// A peak in a slot, of which so much could have gone.
+void saw(CycleEvent &slot, uint64_t peak, uint64_t spare) {
+    slot.most_bytes = std::max(slot.most_bytes, peak);
+    slot.most_needed = std::max(slot.most_needed, peak - std::min(peak, spare));
+}
+
 }  // namespace
 
 Cycle::Cycle(const AllocatorPort &port, OwnBytes own) : port_(port), own_(own) {
@@ -46,8 +52,7 @@ void Cycle::enter() {
         return;
     }
     CycleEvent &last = events_.back();
-    last.most_bytes = std::max(last.most_bytes, now.peak);
-    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, own_.spare));
+    saw(last, now.peak, own_.spare);
     last.most_job_bytes = std::max(last.most_job_bytes, now.peak - std::min(now.peak, own_.all));
 }
 
@@ -56,20 +61,14 @@ void Cycle::leave(OwnBytes own) {
     live_ = now.live;
     const uint64_t spare = std::min(own_.spare, own.spare);  // all the time in between
     own_ = own;
-    if (events_.empty()) return;
-    CycleEvent &last = events_.back();
-    last.most_bytes = std::max(last.most_bytes, now.peak);
-    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, spare));
+    if (!events_.empty()) saw(events_.back(), now.peak, spare);
 }
 
 void Cycle::let_go(OwnBytes own) {
     const LedgerReading now = port_.ledger_take_peak();
     live_ = now.live;
     const uint64_t spare = std::exchange(own_, own).spare;
-    if (events_.empty()) return;
-    CycleEvent &last = events_.back();
-    last.most_bytes = std::max(last.most_bytes, now.peak);
-    last.most_needed = std::max(last.most_needed, now.peak - std::min(now.peak, spare));
+    if (!events_.empty()) saw(events_.back(), now.peak, spare);
 }
 
 int32_t Cycle::next_ordinal(const std::string &segment) const {

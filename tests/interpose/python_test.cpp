@@ -52,6 +52,13 @@ class Python : public ::testing::Test {
                "'folder'))\n";
     }
 
+    // Exactly this on stdout, and no word of ours or anybody's on stderr.
+    static void expect_quiet(const ChildResult &result, const std::string &out, const std::string &how) {
+        EXPECT_EQ(result.exit_code, 0) << how << describe(result);
+        EXPECT_EQ(result.out, out) << how << describe(result);
+        EXPECT_EQ(result.err, "") << how << describe(result);
+    }
+
     // Those that REPRISE_TEST_PYTHONS lists: other versions than the one that the build found.
     static std::vector<std::string> pythons() {
         std::vector<std::string> out{kPython};
@@ -69,9 +76,7 @@ TEST_F(Python, TheImportOfAFrameworkAttaches) {
     for (const std::string &python : pythons()) {
         for (const char *flag : {"-u", "-s", "-I", "-E"}) {
             const ChildResult result = run_child({python, flag, "-c", import_script()}, options_);
-            EXPECT_EQ(result.exit_code, 0) << python << flag << describe(result);
-            EXPECT_EQ(result.out, "attached by _reprise_early.py\nTrue\n") << python << flag << describe(result);
-            EXPECT_EQ(result.err, "") << python << flag << describe(result);
+            expect_quiet(result, "attached by _reprise_early.py\nTrue\n", python + flag);
         }
     }
 }
@@ -179,9 +184,7 @@ TEST_F(Python, WithoutASitecustomizeOfTheUsersThereIsNone) {
 TEST_F(Python, WherePythonImportsNoSiteTheFirstTensorAttaches) {
     for (const char *flag : {"-S", "-IS"}) {
         const ChildResult result = run_child({kPython, flag, "-c", tensor_script()}, options_);
-        EXPECT_EQ(result.exit_code, 0) << flag << describe(result);
-        EXPECT_EQ(result.out, "attached by a pending call\n[] []\n") << flag << describe(result);
-        EXPECT_EQ(result.err, "") << flag << describe(result);
+        expect_quiet(result, "attached by a pending call\n[] []\n", flag);
     }
 }
 
