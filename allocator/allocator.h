@@ -130,8 +130,14 @@ struct AllocatorPort {
     void (*trim)();
     // Live bytes of all kinds, and the most at once since the last call. One caller at a time (the engine, under its mutex).
     LedgerReading (*ledger_take_peak)();
+
+    // Memory of the arenas for the engine itself (images of kSmallBuffer and more), in whole pages, contents undefined; nullptr where there
+    // is none. No block lives there: find() and for_each() know nothing of it, and the ledger is the borrower's business. What the job has
+    // freed serves us, and what we give back serves the job, so that neither pays for page faults anew.
+    void *(*borrow)(size_t size);
+    void (*give_back)(void *address);
 };
-inline constexpr uint32_t kAllocatorPortAbi = 2;
+inline constexpr uint32_t kAllocatorPortAbi = 3;
 
 const AllocatorPort *allocator_port();
 

@@ -55,33 +55,49 @@ bool Arena::enter(int naps) {
 
 void *Arena::place(size_t size, size_t alignment, bool *zeroed) {
     if (size < kSmallBuffer || size > size_ / 2 || alignment > size_ / 2 || (alignment & (alignment - 1)) != 0) return nullptr;
-    if (alignment < kPageSize) alignment = kPageSize;
-    const size_t pages = round_up(size, kPageSize) / kPageSize;
-    if (!enter(25)) return nullptr;
     bool clean = false;
-    const size_t half = size >= kHugePageSize ? 1 : 0;
-    ExtentId id = allocate(half, pages, alignment, &clean);
-    if (id == 0) id = allocate(1 - half, pages, alignment, &clean);
-    if (id == 0) {
-        lock_.unlock();
-        refused_.fetch_add(1, std::memory_order_relaxed);
-        return nullptr;
-    }
-    Extent &e = table_[id];
-    e.state = ExtentState::kLive;
-    const size_t live = live_pages_.load(std::memory_order_relaxed) + pages;
-    live_pages_.store(live, std::memory_order_relaxed);
-    if (live > window_peak_) window_peak_ = live;
-    if (live > peak_pages_.load(std::memory_order_relaxed)) peak_pages_.store(live, std::memory_order_relaxed);
-    lock_.unlock();
-
+    const ExtentId id = take(size, alignment < kPageSize ? kPageSize : alignment, &clean);
+    if (id == 0) return nullptr;
     // Not live yet: nobody but us looks at these pages' entries.
+    Extent &e = table_[id];
     table_.fill(id);
     e.size.store(size, std::memory_order_release);
     e.generation.store(next_generation(), std::memory_order_release);
     ledger_add(LedgerKind::kTensors, static_cast<int64_t>(size));
     if (zeroed != nullptr) *zeroed = clean;
     const uintptr_t address = e.begin.load(std::memory_order_relaxed);
+    after_operation(false);
+    return reinterpret_cast<void *>(address);
+}
+
+// An extent that is in no list, and whose generation is 0; 0 when there is none.
+ExtentId Arena::take(size_t size, size_t alignment, bool *clean) {
+    const size_t pages = round_up(size, kPageSize) / kPageSize;
+    if (!enter(25)) return 0;
+    const size_t half = size >= kHugePageSize ? 1 : 0;
+    ExtentId id = allocate(half, pages, alignment, clean);
+    if (id == 0) id = allocate(1 - half, pages, alignment, clean);
+    if (id == 0) {
+        lock_.unlock();
+        refused_.fetch_add(1, std::memory_order_relaxed);
+        return 0;
+    }
+    table_[id].state = ExtentState::kLive;
+    const size_t live = live_pages_.load(std::memory_order_relaxed) + pages;
+    live_pages_.store(live, std::memory_order_relaxed);
+    if (live > window_peak_) window_peak_ = live;
+    if (live > peak_pages_.load(std::memory_order_relaxed)) peak_pages_.store(live, std::memory_order_relaxed);
+    lock_.unlock();
+    return id;
+}
+
+void *Arena::borrow(size_t size) {
+    if (size < kSmallBuffer || size > size_ / 2) return nullptr;
+    bool clean = false;
+    const ExtentId id = take(size, kPageSize, &clean);
+    if (id == 0) return nullptr;
+    table_[id].borrowed.store(1, std::memory_order_relaxed);
+    const uintptr_t address = table_[id].begin.load(std::memory_order_relaxed);
     after_operation(false);
     return reinterpret_cast<void *>(address);
 }

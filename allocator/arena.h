@@ -33,6 +33,9 @@ class Arena {
     bool start(size_t bytes);  // address space to reserve; a multiple of 4 MiB
     void *place(size_t size, size_t alignment, bool *zeroed);
     bool release(uintptr_t address);
+    // Memory for the engine itself, of which the table says nothing: no block lives there.
+    void *borrow(size_t size);
+    bool give_back(uintptr_t address);
     bool resize(uintptr_t address, size_t size);
     void trim();
     void note_memory_locked(bool future) { small_steps_.store(future, std::memory_order_relaxed); }
@@ -69,6 +72,7 @@ class Arena {
 
     // arena.cpp, all under lock_
     ExtentId allocate(size_t half, size_t pages, size_t alignment, bool *clean);
+    ExtentId take(size_t size, size_t alignment, bool *clean);
     ExtentId carve(ExtentId id, uintptr_t start, size_t pages);
     ExtentId split(ExtentId id, size_t first_pages);
     bool open_more(size_t half, size_t pages);
@@ -81,6 +85,7 @@ class Arena {
     ExtentId merge(ExtentId left, ExtentId right);
     ExtentId neighbour(uintptr_t address, size_t half);
     void make_free(ExtentId id);
+    void free_or_defer(ExtentId id);
     void disarm(Extent &extent);
     void after_operation(bool freed);  // takes the lock itself when there is something to give back
     size_t purge_one(uint32_t now, bool whatever_age, size_t most_pages);

@@ -25,18 +25,31 @@ bool Arena::release(uintptr_t address) {
     if (!e.generation.compare_exchange_strong(generation, 0, std::memory_order_acq_rel)) return false;  // somebody else freed it
     ledger_add(LedgerKind::kTensors, -static_cast<int64_t>(size));
     disarm(e);
-    if (!enter(1)) {
-        ExtentId head = deferred_.load(std::memory_order_relaxed);
-        do {
-            e.bin_next = head;
-        } while (!deferred_.compare_exchange_weak(head, id, std::memory_order_release, std::memory_order_relaxed));
-        deferrals_.fetch_add(1, std::memory_order_relaxed);
-        return true;
-    }
-    make_free(id);
-    lock_.unlock();
-    after_operation(true);
+    free_or_defer(id);
     return true;
+}
+
+bool Arena::give_back(uintptr_t address) {
+    if (!is_open(address)) return false;
+    const ExtentId id = table_.at(address);
+    Extent &e = table_[id];
+    if (e.begin.load(std::memory_order_acquire) != address || e.borrowed.exchange(0, std::memory_order_acq_rel) == 0) return false;
+    free_or_defer(id);
+    return true;
+}
+
+// For contention the extent is put aside; the next holder of the lock frees it.
+void Arena::free_or_defer(ExtentId id) {
+    if (enter(1)) {
+        make_free(id);
+        lock_.unlock();
+        return after_operation(true);
+    }
+    ExtentId head = deferred_.load(std::memory_order_relaxed);
+    do {
+        table_[id].bin_next = head;
+    } while (!deferred_.compare_exchange_weak(head, id, std::memory_order_release, std::memory_order_relaxed));
+    deferrals_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Arena::disarm(Extent &extent) {

@@ -27,6 +27,7 @@ struct alignas(64) Extent {
     std::atomic<uint64_t> size{0};             // the bytes that were asked for
     std::atomic<uint32_t> pages{0};            // the pages that it occupies
     std::atomic<uint8_t> armed{0};             // some page may be write-protected by the page guard
+    std::atomic<uint8_t> borrowed{0};          // the engine's: in no list, and not live
     ExtentState state = ExtentState::kUnused;  // from here on: under the arena's lock
     uint8_t half = 0;
     bool map_filled = false;  // every page's map entry names this record

@@ -120,6 +120,9 @@ Generation declare(AddressRange range) {
 void undeclare(uintptr_t address, Generation generation) { declared_ranges.remove(address, generation); }
 void trim() { arena.trim(); }
 
+void *borrow(size_t size) { return arena.borrow(size); }
+void give_back(void *address) { arena.give_back(reinterpret_cast<uintptr_t>(address)); }
+
 uint64_t live_bytes(LedgerKind kind) {
     if (kind != LedgerKind::kHeapTensors) return ledger_live(kind);
     const int64_t bytes = ledger_told(kind) + heap_table.untold_bytes();
@@ -148,6 +151,8 @@ constinit const AllocatorPort port{
     group_headroom,
     trim,
     ledger_take_peak,
+    borrow,
+    give_back,
 };
 
 }  // namespace

@@ -152,6 +152,11 @@ void attach_at_start() {
     put_on_pythonpath(folder);
 }
 
+bool attach_files_missing() {
+    char folder[PATH_MAX];
+    return !find_beside(kAttachFolder, folder, sizeof folder);
+}
+
 void note_tensor_allocation() {
     const int state = g_state.load(std::memory_order_relaxed);
     if (state >= kScheduled) [[likely]]

@@ -14,6 +14,9 @@ bool is_python_process();
 // installed.
 void attach_at_start();
 
+// Whether the folder that instruments frameworks is not where it belongs, beside libreprise.so.
+bool attach_files_missing();
+
 // A tensor library has allocated. Cheap after the adapter has announced itself or the call has been scheduled.
 void note_tensor_allocation();
 

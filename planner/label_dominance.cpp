@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kFewest = 100;  // labels: below that it is not worth looking
 constexpr size_t kPivots = 48;   // states that others are compared with
+constexpr int kLook = 40;        // labels of a pivot that one label is compared with
 constexpr int kIdle = 4;         // steps in a row without gain after which it is given up
 
 }  // namespace
@@ -66,11 +67,21 @@ void LabelRun::across_states() {
     std::stable_sort(pivots.begin(), pivots.end(), [&](int a, int b) { return promise[a] < promise[b]; });
     if (pivots.size() > kPivots) pivots.resize(kPivots);
 
-    std::vector<uint8_t> dead(now_.size(), 0);
+    // Per pivot and class the least memory of the labels that are looked at: where even that is too much none of them beats another.
+    std::vector<int64_t> least_of_pivot;
+    for (int p : pivots)
+        for (size_t c = 0; c < classes; c++) {
+            int64_t least = INT64_MAX;
+            for (int a = states_[p].begin; a < std::min(states_[p].end, states_[p].begin + kLook); a++)
+                least = std::min(least, now_.memory[static_cast<size_t>(a) * classes + c]);
+            least_of_pivot.push_back(least);
+        }
+    std::vector<uint8_t> keep(now_.size(), 1);
     std::vector<int64_t> extra(classes);
     uint64_t steps = 0;
     for (size_t s = 0; s < count; s++)
-        for (int p : pivots) {
+        for (size_t z = 0; z < pivots.size(); z++) {
+            const int p = pivots[z];
             if (static_cast<size_t>(p) == s) continue;
             const LabelState &from = states_[p], &to = states_[s];
             int64_t time = 0;
@@ -82,48 +93,40 @@ void LabelRun::across_states() {
                 int64_t least = INT64_MAX;
                 for (int b = to.begin; b < to.end; b++) {
                     while (a < from.end && now_.time[a] + time <= now_.time[b]) {
-                        if (!dead[a]) least = classes ? std::min(least, now_.memory[a] + extra[0]) : INT64_MIN;
+                        if (keep[a]) least = classes ? std::min(least, now_.memory[a] + extra[0]) : INT64_MIN;
                         a++;
                     }
-                    // Mutual: two states that can catch up for nothing must not remove each other; dead ones do not count.
-                    if (least <= (classes ? now_.memory[b] : 0)) dead[b] = 1;
+                    // Mutual: two states that can catch up for nothing must not remove each other; removed ones do not count.
+                    if (least <= (classes ? now_.memory[b] : 0)) keep[b] = 0;
                 }
                 steps += static_cast<uint64_t>(to.end - to.begin + from.end - from.begin);
                 continue;
             }
-            constexpr int kLook = 40;
+            const int64_t *lowest = least_of_pivot.data() + z * classes;
             for (int b = to.begin; b < to.end; b++) {
-                if (dead[b]) continue;
+                if (!keep[b]) continue;
+                const int64_t *memory = now_.memory.data() + static_cast<size_t>(b) * classes;
+                bool possible = true;
+                for (size_t c = 0; c < classes && possible; c++) possible = lowest[c] + extra[c] <= memory[c];
+                steps++;
+                if (!possible) continue;
                 for (int a = from.begin, looked = 0; a < from.end && now_.time[a] + time <= now_.time[b] && looked < kLook; a++, looked++) {
-                    if (dead[a]) continue;
+                    if (!keep[a]) continue;
                     bool beats = true;
                     for (size_t c = 0; c < classes && beats; c++)
-                        beats = now_.memory[static_cast<size_t>(a) * classes + c] + extra[c] <=
-                                now_.memory[static_cast<size_t>(b) * classes + c];
+                        beats = now_.memory[static_cast<size_t>(a) * classes + c] + extra[c] <= memory[c];
                     steps += 3;
                     if (beats) {
-                        dead[b] = 1;
+                        keep[b] = 0;
                         break;
                     }
                 }
             }
         }
     p_.work_.used += steps;
-    LabelTable kept;
-    kept.clear(now_.classes);
-    std::vector<int> all(classes);
-    for (size_t c = 0; c < classes; c++) all[c] = static_cast<int>(c);
-    std::vector<LabelState> states;
-    for (const LabelState &state : states_) {
-        LabelState next{state.bits, static_cast<int>(kept.size()), 0};
-        for (int a = state.begin; a < state.end; a++)
-            if (!dead[a]) kept.copy(now_, static_cast<size_t>(a), all);
-        next.end = static_cast<int>(kept.size());
-        if (next.end > next.begin) states.push_back(next);
-    }
-    idle_ = kept.size() * 10 > now_.size() * 9 ? idle_ + 1 : 0;
-    std::swap(now_, kept);
-    states_.swap(states);
+    const size_t count_before = now_.size();
+    keep_only(keep);
+    idle_ = now_.size() * 10 > count_before * 9 ? idle_ + 1 : 0;
 }
 
 }  // namespace reprise::planner

@@ -224,45 +224,45 @@ void LabelRun::expand(int step) {
                 overflow_ = true;
                 return;
             }
-            auto begin = static_cast<int>(raw_.size());
+            const size_t begin = raw_.size();
+            size_t next = begin;
+            raw_.resize(begin + static_cast<size_t>(state.end - state.begin));
             for (int a = state.begin; a < state.end; a++) {
                 int64_t bound = now_.bound[a] + effect_of.bound;
                 if (bound > cutoff_) continue;
                 const int64_t *from = now_.memory.data() + static_cast<size_t>(a) * old_classes;
+                int64_t *memory = raw_.memory.data() + next * classes;
                 bool fits = true;
-                for (size_t c = 0; c < classes && fits; c++) fits = from[old_class[c]] + effect_of.memory[c] <= limit_[c];
+                for (size_t c = 0; c < classes && fits; c++) {
+                    memory[c] = from[old_class[c]] + effect_of.memory[c];
+                    fits = memory[c] <= limit_[c];
+                }
                 if (!fits) continue;
                 int64_t promise = bound;
                 for (size_t c = 0; c < classes; c++)
-                    for (auto [pages, multiplier] : wanted_[c])
-                        promise += multiplier * std::max<int64_t>(0, pages - from[old_class[c]] - effect_of.memory[c]);
+                    for (auto [pages, multiplier] : wanted_[c]) promise += multiplier * std::max<int64_t>(0, pages - memory[c]);
                 if (promise > cutoff_) continue;
                 for (const Ahead &ahead : ahead_) {
                     if (ahead.fine < 0) continue;
-                    auto c = static_cast<size_t>(ahead.fine);
-                    int64_t memory = from[old_class[c]] + effect_of.memory[c], more = bound + ahead.completion.least(step + 1, memory);
+                    const int64_t mine = memory[ahead.fine];
+                    int64_t more = bound + ahead.completion.least(step + 1, mine);
                     for (size_t other = 0; other < classes; other++)
                         for (auto [pages, multiplier] : ahead.wanted[other])
-                            more += multiplier * std::max<int64_t>(0, pages - from[old_class[other]] - effect_of.memory[other]);
-                    for (auto [other, multiplier] : ahead.others) {
-                        auto row = static_cast<size_t>(other);
-                        more -= multiplier * (from[old_class[row]] + effect_of.memory[row] - memory);
-                    }
+                            more += multiplier * std::max<int64_t>(0, pages - memory[other]);
+                    for (auto [other, multiplier] : ahead.others) more -= multiplier * (memory[other] - mine);
                     promise = std::max(promise, more);
                 }
                 if (promise > cutoff_) continue;
-                raw_.bound.push_back(bound);
-                raw_.promise.push_back(promise);
-                raw_.time.push_back(now_.time[a] + effect_of.time);
-                raw_.parent.push_back(static_cast<uint32_t>(a));
-                raw_.option.push_back(static_cast<uint8_t>(q));
-                for (size_t c = 0; c < classes; c++) {
-                    int64_t memory = from[old_class[c]] + effect_of.memory[c];
-                    raw_.memory.push_back(memory);
-                    highest_[c] = std::max(highest_[c], memory);
-                }
+                raw_.bound[next] = bound;
+                raw_.promise[next] = promise;
+                raw_.time[next] = now_.time[a] + effect_of.time;
+                raw_.parent[next] = static_cast<uint32_t>(a);
+                raw_.option[next] = static_cast<uint8_t>(q);
+                for (size_t c = 0; c < classes; c++) highest_[c] = std::max(highest_[c], memory[c]);
+                next++;
             }
-            if (static_cast<int>(raw_.size()) > begin) runs_.push_back({effect_of.bits, begin, static_cast<int>(raw_.size())});
+            raw_.resize(next);
+            if (next > begin) runs_.push_back({effect_of.bits, static_cast<int>(begin), static_cast<int>(next)});
             p_.work_.used += static_cast<uint64_t>(state.end - state.begin) * (7 + 2 * classes) + 60 + 6 * (classes + item.groups.size());
         }
 }
@@ -432,7 +432,7 @@ void LabelRun::merge_state(const std::vector<Run> &runs, size_t first, size_t la
     }
     drop_dominated(labels);
     LabelState state{runs[first].bits, static_cast<int>(now_.size()), 0};
-    for (int a : labels) now_.copy(raw_, static_cast<size_t>(a), kept_classes_);
+    now_.append(raw_, labels, kept_classes_);
     state.end = static_cast<int>(now_.size());
     states_.push_back(state);
     p_.work_.used += labels.size() * (10 + kept_classes_.size());
@@ -488,28 +488,26 @@ bool LabelRun::narrow() {
     }
     for (size_t a : best)
         if (a < count) keep[a] = 1;
-    LabelTable kept;
-    kept.clear(now_.classes);
-    std::vector<int> all(now_.classes);
-    for (int c = 0; c < now_.classes; c++) all[c] = c;
-    std::vector<LabelState> states;
-    for (const LabelState &state : states_) {
-        LabelState next{state.bits, static_cast<int>(kept.size()), 0};
-        for (int a = state.begin; a < state.end; a++) {
-            auto label = static_cast<size_t>(a);
-            if (keep[label])
-                kept.copy(now_, label, all);
-            else
-                lost_ = std::min(lost_, now_.promise[label]);
-        }
-        next.end = static_cast<int>(kept.size());
-        if (next.end > next.begin) states.push_back(next);
-    }
+    for (size_t a = 0; a < count; a++)
+        if (!keep[a]) lost_ = std::min(lost_, now_.promise[a]);
     result_.end = LabelEnd::cut;
     p_.work_.used += count * (12 + weight.size());
-    std::swap(now_, kept);
-    states_.swap(states);
+    keep_only(keep);
     return true;
+}
+
+// Of the labels as they are now.
+void LabelRun::keep_only(const std::vector<uint8_t> &keep) {
+    size_t kept = 0, states = 0;
+    for (const LabelState &state : states_) {
+        LabelState next{state.bits, static_cast<int>(kept), 0};
+        for (int a = state.begin; a < state.end; a++)
+            if (keep[a]) now_.move(static_cast<size_t>(a), kept++);
+        next.end = static_cast<int>(kept);
+        if (next.end > next.begin) states_[states++] = next;
+    }
+    now_.resize(kept);
+    states_.resize(states);
 }
 
 // What is known when the labels become too many: that nothing is better than the most promising one.

@@ -1,6 +1,8 @@
 // One run of a label program: the labels of the present step, and the step to the next. Private to label_*.cpp.
 #pragma once
 
+#include <algorithm>
+
 #include "planner/label_completion.h"
 #include "planner/label_program.h"
 
@@ -28,14 +30,38 @@ struct LabelTable {
         parent.clear();
         option.clear();
     }
-    void copy(const LabelTable &from, size_t label, const std::vector<int> &source) {
-        bound.push_back(from.bound[label]);
-        promise.push_back(from.promise[label]);
-        time.push_back(from.time[label]);
-        parent.push_back(from.parent[label]);
-        option.push_back(from.option[label]);
-        const int64_t *row = from.memory.data() + label * static_cast<size_t>(from.classes);
-        for (int c : source) memory.push_back(row[c]);
+    void resize(size_t count) {
+        bound.resize(count);
+        promise.resize(count);
+        time.resize(count);
+        parent.resize(count);
+        option.resize(count);
+        memory.resize(count * static_cast<size_t>(classes));
+    }
+    void move(size_t from, size_t to) {
+        bound[to] = bound[from];
+        promise[to] = promise[from];
+        time[to] = time[from];
+        parent[to] = parent[from];
+        option[to] = option[from];
+        auto width = static_cast<size_t>(classes);
+        std::copy_n(memory.data() + from * width, width, memory.data() + to * width);
+    }
+    // Those labels of `from`, with what they take in its classes `source`.
+    void append(const LabelTable &from, const std::vector<int> &labels, const std::vector<int> &source) {
+        size_t to = size();
+        resize(to + labels.size());
+        for (int a : labels) {
+            auto label = static_cast<size_t>(a);
+            bound[to] = from.bound[label];
+            promise[to] = from.promise[label];
+            time[to] = from.time[label];
+            parent[to] = from.parent[label];
+            option[to] = from.option[label];
+            const int64_t *row = from.memory.data() + label * static_cast<size_t>(from.classes);
+            int64_t *mine = memory.data() + to++ * static_cast<size_t>(classes);
+            for (int c : source) *mine++ = row[c];
+        }
     }
 };
 
@@ -77,6 +103,7 @@ class LabelRun {
     void list_alive();
     bool catch_up(const LabelState &from, const LabelState &to, int64_t &time, std::vector<int64_t> &memory) const;
     bool narrow();
+    void keep_only(const std::vector<uint8_t> &keep);
     void stop();
     void finish();
 

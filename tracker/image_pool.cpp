@@ -13,8 +13,6 @@
 namespace reprise {
 namespace {
 
-// From here on an image is a mapping of its own.
-constexpr size_t kMappedImage = size_t{256} << 10;
 // Left to the job when we take memory: its own allocations must not be the ones that fail.
 constexpr size_t kReserve = size_t{32} << 20;
 constexpr unsigned kPeakWindows = 16;
@@ -59,6 +57,7 @@ Image &Image::operator=(Image &&other) noexcept {
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
     capacity_ = std::exchange(other.capacity_, 0);
+    home_ = other.home_;
     kind_ = other.kind_;
     pool_ = std::exchange(other.pool_, nullptr);
     return *this;
@@ -89,57 +88,83 @@ bool ImagePool::has_headroom(size_t size, LedgerKind kind) const {
 Image ImagePool::allocate(size_t size, LedgerKind kind) {
     Image image;
     if (size == 0) return image;
-    if (size < kMappedImage) {
-        if (headroom_limit_ < size) return image;
-        image.data_ = static_cast<std::byte *>(::operator new(size, kAlignment, std::nothrow));
-        if (image.data_ == nullptr) return image;
-    } else {
-        size_t capacity = mapping_size(size);
-        auto kept = kept_.lower_bound(capacity);
-        if (kept != kept_.end() && kept->first <= capacity + capacity / 8) {
-            image.data_ = kept->second;
-            capacity = kept->first;
-            kept_bytes_ -= capacity;
-            port_.ledger_add(LedgerKind::kPools, -static_cast<int64_t>(capacity));
-            kept_.erase(kept);
-        } else {
-            // What is kept for reuse must not push the sum over what was needed at once.
-            while (!kept_.empty() && live_ + kept_bytes_ + capacity > recent_peak_) unmap(kept_.begin());
-            if (!has_headroom(capacity, kind)) {
-                trim();
-                port_.trim();
-                if (!has_headroom(capacity, kind)) return image;
-            }
-            void *mapping = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (mapping == MAP_FAILED) return image;
-            if (capacity >= kHugePageSize) madvise(mapping, capacity, MADV_HUGEPAGE);
-            image.data_ = static_cast<std::byte *>(mapping);
-        }
-        image.capacity_ = capacity;
-    }
     image.size_ = size;
+    if (!take(image, kind)) return {};
     image.kind_ = kind;
     image.pool_ = this;
-    size_t held = image.capacity_ != 0 ? image.capacity_ : size;
-    live_ += held;
+    live_ += image.capacity_;
     live_peak_ = std::max(live_peak_, live_);
-    window_peak_ = std::max(window_peak_, live_);
-    recent_peak_ = std::max(recent_peak_, live_);
-    port_.ledger_add(kind, static_cast<int64_t>(held));
+    peak_.reach(live_);
+    if (kind != LedgerKind::kPresent) lasting_peak_.reach(lasting_ += image.capacity_);
+    port_.ledger_add(kind, static_cast<int64_t>(image.capacity_));
     return image;
 }
 
-void ImagePool::give_back(Image &image) {
-    size_t held = image.capacity_ != 0 ? image.capacity_ : image.size_;
-    live_ -= held;
-    port_.ledger_add(image.kind_, -static_cast<int64_t>(held));
-    if (image.capacity_ == 0) {
-        ::operator delete(image.data_, kAlignment);
-        return;
+bool ImagePool::take(Image &image, LedgerKind kind) {
+    if (image.size_ < kSmallBuffer) {
+        if (headroom_limit_ < image.size_) return false;
+        image.capacity_ = image.size_;
+        image.data_ = static_cast<std::byte *>(::operator new(image.size_, kAlignment, std::nothrow));
+        return image.data_ != nullptr;
     }
-    kept_.emplace(image.capacity_, image.data_);
-    kept_bytes_ += image.capacity_;
-    port_.ledger_add(LedgerKind::kPools, static_cast<int64_t>(image.capacity_));
+    if (take_kept(image)) return true;
+    image.capacity_ = (image.size_ + kPageSize - 1) / kPageSize * kPageSize;
+    if (!make_room(image.capacity_, kind)) return false;
+    image.home_ = Image::Home::kArena;
+    image.data_ = static_cast<std::byte *>(port_.borrow(image.capacity_));
+    if (image.data_ != nullptr) return true;
+    const size_t capacity = mapping_size(image.size_);
+    // What is kept for reuse must not push the sum over what was needed at once.
+    while (!kept_.empty() && live_ + kept_bytes_ + capacity > peak_.recent) unmap(kept_.begin());
+    void *mapping = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) return false;
+    if (capacity >= kHugePageSize) madvise(mapping, capacity, MADV_HUGEPAGE);
+    image.home_ = Image::Home::kMapping;
+    image.capacity_ = capacity;
+    image.data_ = static_cast<std::byte *>(mapping);
+    return true;
+}
+
+// Memory that the arenas have at hand is no exception: the job has freed it, and comes back for it. Up to what was held lately there is
+// room, or the job would not be here.
+bool ImagePool::make_room(size_t size, LedgerKind kind) {
+    if (kind != LedgerKind::kPresent && lasting_ + size <= lasting_peak_.recent && size <= headroom_limit_) return true;
+    if (has_headroom(size, kind)) return true;
+    trim();
+    port_.trim();
+    return has_headroom(size, kind);
+}
+
+bool ImagePool::take_kept(Image &image) {
+    const size_t capacity = mapping_size(image.size_);
+    auto kept = kept_.lower_bound(capacity);
+    if (kept == kept_.end() || kept->first > capacity + capacity / 8) return false;
+    image.home_ = Image::Home::kMapping;
+    image.capacity_ = kept->first;
+    image.data_ = kept->second;
+    kept_bytes_ -= kept->first;
+    port_.ledger_add(LedgerKind::kPools, -static_cast<int64_t>(kept->first));
+    kept_.erase(kept);
+    return true;
+}
+
+void ImagePool::give_back(Image &image) {
+    live_ -= image.capacity_;
+    if (image.kind_ != LedgerKind::kPresent) lasting_ -= image.capacity_;
+    port_.ledger_add(image.kind_, -static_cast<int64_t>(image.capacity_));
+    switch (image.home_) {
+        case Image::Home::kHeap:
+            ::operator delete(image.data_, kAlignment);
+            break;
+        case Image::Home::kArena:
+            port_.give_back(image.data_);
+            break;
+        case Image::Home::kMapping:
+            kept_.emplace(image.capacity_, image.data_);
+            kept_bytes_ += image.capacity_;
+            port_.ledger_add(LedgerKind::kPools, static_cast<int64_t>(image.capacity_));
+            break;
+    }
 }
 
 void ImagePool::unmap(std::multimap<size_t, std::byte *>::iterator kept) {
@@ -151,9 +176,9 @@ void ImagePool::unmap(std::multimap<size_t, std::byte *>::iterator kept) {
 
 void ImagePool::window_ended() {
     if (++windows_ % kPeakWindows != 0) return;
-    recent_peak_ = std::max(window_peak_, live_);
-    window_peak_ = live_;
-    while (!kept_.empty() && live_ + kept_bytes_ > recent_peak_) unmap(kept_.begin());
+    peak_.window_ended(live_);
+    lasting_peak_.window_ended(lasting_);
+    while (!kept_.empty() && live_ + kept_bytes_ > peak_.recent) unmap(kept_.begin());
 }
 
 void ImagePool::trim() {

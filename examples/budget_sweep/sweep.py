@@ -5,10 +5,11 @@ Between the least memory that the job can train with and what it takes to retain
 beyond the plain job that keeps every activation, without Reprise, and the peak of the ledger (tensors, before-images, shadows, clones)
 beside the budget. Where the peak of a policy that does not look at the budget is above it, it is no answer to it.
 
-For each budget all policies train at the same time and take turns, a step each, in an order that changes from round to round: the steps
-of a round are seconds apart, and what the machine does meanwhile hits all alike. Differences and ratios are taken within a round; shown
-are their means without the lowest and highest fifth, and the half-width of the 95 % interval (Yuen's). The plain job trains twice: how far
-the two are apart is what two runs of the very same program differ by.
+All train at the same time, as many as there is memory for, and take turns, a step each, in an order that changes from round to round: the
+steps of a round are seconds apart, and what the machine does meanwhile hits all alike. A policy that plans trains once per budget; one that
+looks at no budget (and what trains without Reprise) trains once for all budgets of its group. Differences and ratios are taken within a
+round; shown are their means without the lowest and highest fifth, and the half-width of the 95 % interval (Yuen's). The plain job trains
+twice: how far the two are apart is what two runs of the very same program differ by.
 
 Exit status 0 only when every run has the losses of the plain job bit for bit (but for the two that are stock checkpointing, without
 Reprise and under its policy off, which are wrong), no peak is above its budget, and joint is nowhere slower than another policy beyond the
@@ -32,12 +33,15 @@ from common import compare, runs  # noqa: E402
 from common.runs import median, size  # noqa: E402
 
 PLANNED = ("joint", "eager-whole", "greedy")  # by budget
-FIXED = ("whole", "selective", "fixed", "retain")  # whatever the budget
+RULES = ("whole", "selective", "fixed", "retain")  # whatever the budget
 WRONG = ("off", "stock")  # stock checkpointing under the preload, and without
-POLICIES = PLANNED + FIXED + WRONG
+POLICIES = PLANNED + RULES + WRONG
 PLAIN, AGAIN = "plain", "plain again"  # the job that keeps everything, without Reprise: what times are compared with
+ALL = 2**50  # a budget that everything fits into
 SETTLED = 16  # steps before that are profiled, or the first under a plan
+LOOK = 24  # steps of a run that only shows what it takes
 MARGIN = 2 << 20  # bytes
+ROOM = 0.7  # of the memory that is free may be taken
 OFF = 0.01  # a peak may be off the plan's by so much
 SLOWER = 0.01  # joint may be this much slower than another policy, beyond the spread
 STUDENT = (0, 12.706, 4.303, 3.182, 2.776)  # 95 %, two-sided, by degrees of freedom; from 5 on a formula is right to 1 %
@@ -60,6 +64,11 @@ def interval(values):
     return mean, student * deviation / (len(kept) / n * math.sqrt(n))
 
 
+def available():
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+
+
 def plus_minus(half, unit=""):
     return "" if math.isinf(half) else " ±%.0f%s" % (half, unit)
 
@@ -67,22 +76,24 @@ def plus_minus(half, unit=""):
 class Sweep:
     def __init__(self, job, options):
         self.job, self.options = job, options
-        # Without the evaluation: what it allocates is no part of the training that is planned.
+        # Without the evaluation: what it allocates is no part of the training that is planned. Of two --steps the last counts.
         self.arguments = [*compare.arguments_of(job, options), "--no-evaluation"]
         self.lines = []  # one per run: what the JSON has
         self.began = time.monotonic()
 
     def start(self, policy, budget, group, turns):
-        key = "%s-%s-%s" % (policy.replace(" ", "-"), budget or "none", group)
+        key = "%s-%s-%s" % (policy.replace(" ", "-"), budget or "all", group)
         lib, env, arguments = self.options.lib, {"REPRISE_POLICY": policy}, self.arguments
-        if budget and policy not in WRONG:
-            env["REPRISE_BUDGET"] = str(budget)
+        if policy not in WRONG:
+            env["REPRISE_BUDGET"] = str(budget or ALL)
         if policy == "off":
             env["REPRISE_REQUIRE"] = "0"
         if policy in (PLAIN, AGAIN, "stock"):
             lib, env = None, None
         if policy in (PLAIN, AGAIN):
             arguments = arguments + ["--no-checkpoint"]
+        if not turns:
+            arguments = arguments + ["--steps", str(min(self.options.steps, LOOK))]
         return runs.Training(self.job.script, key, arguments, self.options.out, lib=lib, env=env, arrays=False, turns=turns)
 
     def finish(self, training, policy, budget, group):
@@ -99,6 +110,7 @@ class Sweep:
         return line
 
     def alone(self, policy, budget, group):
+        """Only for its peak: a few steps."""
         training = self.start(policy, budget, group, False)
         try:
             return self.finish(training, policy, budget, group)
@@ -107,21 +119,30 @@ class Sweep:
 
     def limits(self):
         """-> (least, retain-all) in bytes: by what the planner says of a job that gets no room at all, and by one that gets all there is."""
-        least_run, most_run = (self.alone("joint", b, g) for b, g in ((2**20, "least"), (2**50, "all")))
+        least_run, most_run = (self.alone("joint", b, g) for b, g in ((2**20, "least"), (ALL, "everything")))
         least, most = (least_run["plan"] or {}).get("smallest_bytes") or least_run["ledger_peak"], most_run["ledger_peak"]
         if not least or not most:
             raise SystemExit("Reprise's report has no peak of the ledger: this library does not plan (see %s)" % self.options.out)
         if most <= least:
             raise SystemExit("retaining everything takes no more (%s) than the least (%s): there is nothing to sweep" % (size(most), size(least)))
+        self.resident = most_run["resident_peak"]
         return least, most
 
-    def group(self, budget, number, order):
-        """Every policy under one budget, by turns."""
+    def together(self, budgets):
+        """How many budgets have room side by side: at least one."""
+        planned = sum(p in PLANNED for p in self.options.policies)
+        once = 2 + len(self.options.policies) - planned
+        room = int(available() * ROOM / self.resident)
+        return max(1, min(len(budgets), (room - once) // planned if planned else len(budgets)))
+
+    def group(self, budgets, number, order):
+        """Every policy under these budgets, by turns."""
+        wanted = [(policy, budget) for policy in (PLAIN, AGAIN, *self.options.policies) for budget in (budgets if policy in PLANNED else [None])]
         trainings = {}
         try:
-            for policy in (PLAIN, AGAIN, *self.options.policies):
-                trainings[policy] = self.start(policy, budget, number, True)
-            for training in trainings.values():
+            for policy, budget in wanted:
+                trainings[policy, budget] = training = self.start(policy, budget, number, True)
+                # One after the other: what is made while it starts would take more room together.
                 training.wait()
             for step in range(self.options.steps):
                 turns = list(trainings.values())
@@ -130,31 +151,30 @@ class Sweep:
                     training.step()
                 if (step + 1) % 10 == 0:
                     print("      %5.0f s  step %d of %d" % (time.monotonic() - self.began, step + 1, self.options.steps), flush=True)
-            return [self.finish(training, policy, budget, number) for policy, training in trainings.items()]
+            return [self.finish(training, policy, budget, number) for (policy, budget), training in trainings.items()]
         finally:
             for training in trainings.values():
                 training.stop()
 
-    def sweep(self, budgets):
+    def sweep(self, groups):
         order = random.Random(1)
-        groups = [(b, r) for r in range(1, self.options.repetitions + 1) for b in budgets]
-        for i, (budget, number) in enumerate(groups):
-            print("  [%d/%d] %s" % (i + 1, len(groups), size(budget)), flush=True)
-            for line in self.group(budget, number, order):
-                print("      %-12s %6.0f ms a step, ledger %s"
-                      % (line["policy"], line["step_ms"], size(line["ledger_peak"]) if line["ledger_peak"] else "-"), flush=True)  # fmt: skip
+        for number, budgets in enumerate(groups):
+            print("  [%d/%d] %s" % (number + 1, len(groups), ", ".join(size(b) for b in budgets)), flush=True)
+            for line in self.group(budgets, number, order):
+                print("      %-12s %-10s %6.0f ms a step, ledger %s"
+                      % (line["policy"], size(line["budget"]) if line["budget"] else "", line["step_ms"],
+                         size(line["ledger_peak"]) if line["ledger_peak"] else "-"), flush=True)  # fmt: skip
 
 
 class Results:
-    """What the lines say, by policy and budget."""
+    """What the lines say, by policy and budget. `groups`: the budgets that were measured side by side."""
 
-    def __init__(self, lines, budgets, policies, repetitions):
-        self.lines, self.budgets, self.policies = [line for line in lines if isinstance(line["group"], int)], budgets, policies
-        self.groups = range(1, repetitions + 1)
+    def __init__(self, lines, budgets, policies, groups):
+        self.lines, self.budgets, self.policies, self.groups = [line for line in lines if isinstance(line["group"], int)], budgets, policies, groups
         self.by = {(line["policy"], line["budget"], line["group"]): line for line in self.lines}
 
     def of(self, policy, budget):
-        return [self.by[policy, budget, g] for g in self.groups]
+        return [self.by[policy, budget if policy in PLANNED else None, number] for number, budgets in enumerate(self.groups) if budget in budgets]
 
     def peak(self, policy, budget):
         return max((line["ledger_peak"] or 0) for line in self.of(policy, budget))
@@ -316,6 +336,7 @@ def main():
     parser.add_argument("--out", help="folder for results and the picture (default: build/examples/budget_sweep/JOB)")
     parser.add_argument("--budgets", type=int, default=8, help="how many (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=1, help="times that each budget is measured (default: %(default)s)")
+    parser.add_argument("--together", type=int, default=0, help="budgets that are measured side by side (default: as many as there is memory for)")
     parser.add_argument("--steps", type=int, default=64, help="of each run; those before the %dth do not count (default: %%(default)s)" % (SETTLED + 1))
     parser.add_argument("--policies", default=",".join(POLICIES), help="separated by commas (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the small job, two budgets, one round, the policies joint and selective")
@@ -326,7 +347,7 @@ def main():
         parser.error("--policies: no '%s' (there are %s)" % (unknown[0], ", ".join(POLICIES)))
     if options.quick:
         options.budgets, options.repetitions, options.steps, options.policies = 2, 1, SETTLED + 6, ["joint", "selective"]
-    if options.budgets < 2 or options.repetitions < 1 or options.steps < SETTLED + 4:
+    if options.budgets < 2 or options.repetitions < 1 or options.together < 0 or options.steps < SETTLED + 4:
         parser.error("at least 2 budgets, 1 repetition and %d steps" % (SETTLED + 4))
     options.lib = os.path.abspath(options.lib)
     options.out = os.path.abspath(options.out or "build/examples/budget_sweep/" + options.job)
@@ -341,15 +362,17 @@ def main():
     try:
         least, most = sweep.limits()
         budgets = between(least, most, options.budgets)
-        print("  least %s, everything %s" % (size(least), size(most)), flush=True)
-        sweep.sweep(budgets)
+        together = options.together or sweep.together(budgets)
+        groups = [budgets[i : i + together] for _ in range(options.repetitions) for i in range(0, len(budgets), together)]
+        print("  least %s, everything %s; %d budgets side by side" % (size(least), size(most), together), flush=True)
+        sweep.sweep(groups)
     except runs.Failed as failure:
         raise SystemExit("\n%s" % failure)
 
-    results = Results(sweep.lines, budgets, [p for p in POLICIES if p in options.policies], options.repetitions)
+    results = Results(sweep.lines, budgets, [p for p in POLICIES if p in options.policies], groups)
     path = os.path.join(options.out, "sweep.json")
     document = dict(schema="reprise.sweep/1", job=options.job, steps=options.steps, repetitions=options.repetitions, least=least, everything=most,
-                    budgets=budgets, machine=dict(kernel=platform.release(), processors=os.cpu_count(), python=platform.python_version()),
+                    budgets=budgets, groups=groups, machine=dict(kernel=platform.release(), processors=os.cpu_count(), python=platform.python_version()),
                     runs=sweep.lines)  # fmt: skip
     save(path, document)
     show(results)

@@ -18,6 +18,7 @@ class ArenaProperty : public Started {
   protected:
     std::map<uintptr_t, Model> live_;
     std::map<Generation, bool> used_;
+    std::map<uintptr_t, Model> borrowed_;  // no generation
 
     void mark(uintptr_t at, size_t size, unsigned char value) {
         for (size_t i = 0; i < size; i += kPageSize) reinterpret_cast<unsigned char *>(at)[i] = value;
@@ -41,6 +42,26 @@ class ArenaProperty : public Started {
         mark(at, size, value);
         live_[at] = {size, block.generation, value};
     }
+    // Whoever overlaps it changes a mark.
+    void borrow_or_give_back(uint64_t random) {
+        if (random % 2 == 0 && borrowed_.size() < 30) {
+            const size_t size = kSmallBuffer + random / 2 % (3 << 20);
+            const auto at = address_of(port().borrow(size));
+            ASSERT_NE(at, 0u);
+            BlockInfo block;
+            ASSERT_FALSE(port().find(at + size / 2, &block));
+            const auto value = static_cast<unsigned char>(random >> 40);
+            mark(at, size, value);
+            borrowed_[at] = {size, 0, value};
+        } else if (!borrowed_.empty()) {
+            give_back(std::next(borrowed_.begin(), static_cast<long>(random / 2 % borrowed_.size())));
+        }
+    }
+    void give_back(std::map<uintptr_t, Model>::iterator it) {
+        check_marks(it->first, it->second.size, it->second.mark);
+        ASSERT_TRUE(arena.give_back(it->first));
+        borrowed_.erase(it);
+    }
 };
 
 TEST_F(ArenaProperty, AgainstAMap) {
@@ -59,6 +80,10 @@ TEST_F(ArenaProperty, AgainstAMap) {
         }
     };
     for (int operation = 0; operation < (kSanitized ? 4000 : 20000); ++operation) {
+        if (operation % 11 == 0) {
+            borrow_or_give_back(random());
+            continue;
+        }
         const unsigned what = static_cast<unsigned>(random() % 100);
         if (live_.size() < 20 || (what < 45 && live_.size() < 150)) {
             const size_t size = pick_size(), alignment = size_t{1} << (random() % 10 == 0 ? random() % 24 : 6);
@@ -110,6 +135,7 @@ TEST_F(ArenaProperty, AgainstAMap) {
         ASSERT_TRUE(release_block(reinterpret_cast<void *>(at)));
     }
     EXPECT_EQ(port().ledger_live(LedgerKind::kTensors), 0u);
+    while (!borrowed_.empty()) give_back(borrowed_.begin());
     EXPECT_EQ(arena.statistics().live, 0u);
 }
 

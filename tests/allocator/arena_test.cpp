@@ -1,6 +1,7 @@
 #include "allocator/arena.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,12 @@ namespace {
 
 using ArenaTest = Started;
 constexpr size_t kMatrix = 768 * 768 * sizeof(float);
+
+long minor_faults() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+}
 
 bool all_zero(const char *p, size_t n) {
     for (size_t i = 0; i < n; ++i) {
@@ -100,6 +107,61 @@ TEST_F(ArenaTest, ZeroedIsTheTruth) {
     EXPECT_TRUE(zeroed) << "memory that was given back reads as zero, and calloc should profit";
     EXPECT_TRUE(all_zero(p, kMatrix));
     EXPECT_TRUE(release_block(p));
+}
+
+TEST_F(ArenaTest, BorrowedMemoryIsNobodysBlock) {
+    const size_t live = arena.statistics().live;
+    auto *p = static_cast<char *>(port().borrow(kMatrix));
+    ASSERT_NE(p, nullptr);
+    std::memset(p, 1, kMatrix);
+    EXPECT_TRUE(in_arena(p));
+    EXPECT_EQ(arena.statistics().live, live + page_ceil(kMatrix));
+    BlockInfo block;
+    EXPECT_FALSE(port().find(address_of(p), &block));
+    EXPECT_FALSE(port().find(address_of(p) + kMatrix / 2, &block));
+    EXPECT_EQ(block_size(p), 0u);
+    EXPECT_FALSE(release_block(p)) << "a stray free of the job's must not take it";
+    EXPECT_FALSE(resize_in_place(p, 2 * kMatrix));
+    static const char *borrowed = p;
+    static bool listed = false;
+    port().for_each(
+        [](void *, const BlockInfo *it) {
+            listed = listed || it->range.begin == address_of(borrowed);
+            return true;
+        },
+        nullptr);
+    EXPECT_FALSE(listed);
+    EXPECT_FALSE(arena.give_back(address_of(p) + kPageSize));
+    EXPECT_TRUE(arena.give_back(address_of(p)));
+    EXPECT_FALSE(arena.give_back(address_of(p))) << "once is enough";
+    EXPECT_EQ(arena.statistics().live, live);
+    void *mine = place(kMatrix, 64, nullptr);
+    EXPECT_FALSE(arena.give_back(address_of(mine))) << "the job's block was not borrowed";
+    EXPECT_TRUE(release_block(mine));
+    EXPECT_EQ(port().borrow(kSmallBuffer - 1), nullptr);
+    EXPECT_EQ(port().borrow(~size_t{0}), nullptr);
+}
+
+// What the job has freed and what the engine gives back is the same memory, and touched once.
+TEST_F(ArenaTest, BorrowerAndJobShareWhatIsThere) {
+    auto *first = static_cast<char *>(place(kMatrix, 64, nullptr));
+    ASSERT_NE(first, nullptr);
+    std::memset(first, 1, kMatrix);
+    EXPECT_TRUE(release_block(first));
+    const long before = minor_faults();
+    for (int round = 0; round < 10; ++round) {
+        auto *borrowed = static_cast<char *>(port().borrow(kMatrix));
+        EXPECT_EQ(borrowed, first);
+        std::memset(borrowed, 2, kMatrix);
+        port().give_back(borrowed);
+        bool zeroed = true;
+        auto *placed = static_cast<char *>(place(kMatrix, 64, &zeroed));
+        EXPECT_EQ(placed, first);
+        EXPECT_FALSE(zeroed);
+        std::memset(placed, 3, kMatrix);
+        EXPECT_TRUE(release_block(placed));
+    }
+    EXPECT_LT(minor_faults() - before, static_cast<long>(kMatrix / kPageSize)) << "less than once through it";
 }
 
 TEST_F(ArenaTest, FindSeesInteriorAddressesAndGenerations) {

@@ -51,6 +51,38 @@ TEST_F(ArenaThreads, CrossThreadFrees) {
     EXPECT_EQ(arena.statistics().dirty, 0u);
 }
 
+TEST_F(ArenaThreads, BorrowersAndTheJobNeverHoldTheSameMemory) {
+    constexpr int kBorrowRounds = kSanitized ? 2000 : 20000;
+    std::atomic<int> wrong{0}, given{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            std::mt19937_64 random(seed() + 100 + static_cast<uint64_t>(t));
+            const bool borrower = t % 2 == 0;
+            for (int i = 0; i < kBorrowRounds; ++i) {
+                const size_t words = (kSmallBuffer + random() % (3 << 20)) / 8;
+                auto *p = static_cast<uint64_t *>(borrower ? port().borrow(words * 8) : place(words * 8, 64, nullptr));
+                if (p == nullptr) continue;
+                ++given;
+                const uint64_t mark = random();
+                for (size_t at : {size_t{0}, words / 2, words - 1}) p[at] = mark + at;
+                if (i % 16 == 0) std::this_thread::yield();
+                for (size_t at : {size_t{0}, words / 2, words - 1}) wrong += p[at] != mark + at;
+                if (borrower) {
+                    port().give_back(p);
+                } else {
+                    wrong += !release_block(p);
+                }
+            }
+        });
+    }
+    for (std::thread &thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_GT(given, kBorrowRounds) << "most got some";
+    port().trim();
+    EXPECT_EQ(arena.statistics().live, 0u);
+}
+
 TEST_F(ArenaThreads, EveryBlockIsFreedOnce) {
     // Two threads free the same pointers: exactly one of them may succeed for each.
     constexpr int kBlocks = kSanitized ? 500 : 3000;

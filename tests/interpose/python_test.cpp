@@ -264,12 +264,14 @@ TEST_F(Python, OtherProgramsGetNoPythonpath) {
     EXPECT_EQ(run_child({"sh", "-c", "echo \"[$PYTHONPATH][$REPRISE_OWNER_PID]\""}, options_).out, "[][]\n");
 }
 
-TEST_F(Python, WithoutTheAdapterOneLineSaysThatNothingWasAttached) {
+TEST_F(Python, WithoutTheAdapterOneLineSaysWhatIsMissingAndWhere) {
     ASSERT_EQ(run_child({"rm", "-r", folder_ / "python"}).exit_code, 0);
     const ChildResult result = run_child({kPython, "-c", "print(1)"}, options_);
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.out, "1\n");
     EXPECT_EQ(result.err.find("reprise: nothing was attached in python"), 0u) << describe(result);
+    EXPECT_NE(result.err.find("no python/attach, which instruments frameworks, is in " + folder_.path()), std::string::npos)
+        << describe(result);
     options_.environment["REPRISE_REQUIRE"] = "1";
     EXPECT_EQ(run_child({kPython, "-c", "print(1)"}, options_).exit_code, 1);
 }

@@ -5,11 +5,73 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/tracker/arena_memory.h"
+
 namespace reprise::test {
 namespace {
 
-TEST(ImagePool, CountsEveryByteInTheLedger) {
+// Where there are no arenas.
+AllocatorPort without_arenas() {
+    AllocatorPort port = *allocator_port();
+    port.borrow = [](size_t) -> void * { return nullptr; };
+    return port;
+}
+
+// An image lies where the job had a block, and the job's next one where the image was.
+TEST(ImagePool, SharesTheArenasWithTheJob) {
     const AllocatorPort &port = *allocator_port();
+    constexpr size_t kSize = size_t{3} << 20;
+    uint8_t *freed = nullptr;
+    {
+        const ArenaMemory block(kSize);
+        freed = block.data();
+    }
+    const uint64_t images = port.ledger_live(LedgerKind::kImages), pools = port.ledger_live(LedgerKind::kPools);
+    ImagePool pool(port);
+    {
+        const Image image = pool.allocate(kSize - 100, LedgerKind::kImages);
+        ASSERT_TRUE(image);
+        EXPECT_EQ(reinterpret_cast<uint8_t *>(image.data()), freed);
+        EXPECT_EQ(image.size(), kSize - 100);
+        EXPECT_EQ(port.ledger_live(LedgerKind::kImages), images + kSize) << "whole pages";
+        EXPECT_EQ(pool.live(), kSize);
+        BlockInfo block;
+        EXPECT_FALSE(port.find(reinterpret_cast<uintptr_t>(image.data()), &block)) << "preserved bytes are no buffer";
+    }
+    EXPECT_EQ(port.ledger_live(LedgerKind::kImages), images);
+    EXPECT_EQ(port.ledger_live(LedgerKind::kPools), pools) << "the arenas keep it, for whoever comes";
+    EXPECT_EQ(pool.live() + pool.kept(), 0u);
+    EXPECT_EQ(ArenaMemory(kSize).data(), freed);
+}
+
+// What was held lately is taken again without asking; more than that, and what only a replay held, is not.
+TEST(ImagePool, AsksForRoomAboveWhatItHeldLately) {
+    static AllocatorPort port = *allocator_port();
+    static uint64_t asked = 0;
+    allocator_start();
+    port.headroom = []() -> uint64_t {
+        ++asked;
+        return uint64_t{1} << 40;
+    };
+    port.group_headroom = []() -> uint64_t { return ~uint64_t{0}; };
+    ImagePool pool(port);
+    constexpr size_t kSize = size_t{1} << 20;
+    const auto asks = [&](LedgerKind kind, size_t size) {
+        const uint64_t before = asked;
+        EXPECT_TRUE(pool.allocate(size, kind));
+        return asked != before;
+    };
+    EXPECT_TRUE(asks(LedgerKind::kImages, kSize));
+    EXPECT_FALSE(asks(LedgerKind::kImages, kSize));
+    EXPECT_TRUE(asks(LedgerKind::kPresent, 4 * kSize));
+    EXPECT_TRUE(asks(LedgerKind::kPresent, 4 * kSize));
+    EXPECT_TRUE(asks(LedgerKind::kImages, 2 * kSize)) << "a replay's memory is no precedent";
+    for (int window = 0; window < 64; ++window) pool.window_ended();
+    EXPECT_TRUE(asks(LedgerKind::kImages, kSize)) << "long ago";
+}
+
+TEST(ImagePool, CountsEveryByteInTheLedger) {
+    const AllocatorPort port = without_arenas();
     const uint64_t before = port.ledger_live(LedgerKind::kImages);
     const uint64_t pools = port.ledger_live(LedgerKind::kPools);
     {
@@ -30,7 +92,8 @@ TEST(ImagePool, CountsEveryByteInTheLedger) {
 }
 
 TEST(ImagePool, ReusesMappingsAndNeverHoldsMoreThanThePeak) {
-    ImagePool pool(*allocator_port());
+    const AllocatorPort port = without_arenas();
+    ImagePool pool(port);
     std::byte *first = nullptr;
     {
         Image image = pool.allocate(8 << 20, LedgerKind::kImages);
