@@ -110,9 +110,11 @@ Result<JobPlan> plan_job(const Profile &profile, int64_t budget_bytes, Policy po
 Result<JobPlan> follow_plan(const JobPlan &decisions, const Profile &profile, int64_t budget_bytes) noexcept;
 
 // What a job plans with, and therefore the command: what is measured has one percent of noise, so that a ten-thousandth is proof enough.
+// A quarter of a second at most, on a thread that the job does not wait for.
 inline Options job_options() {
     Options options;
     options.tolerance_ppm = 100;
+    options.work = 330'000'000;
     return options;
 }
 
