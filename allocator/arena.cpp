@@ -92,11 +92,14 @@ ExtentId Arena::take(size_t size, size_t alignment, bool *clean) {
 }
 
 void *Arena::borrow(size_t size) {
-    if (size < kSmallBuffer || size > size_ / 2) return nullptr;
+    const size_t pages = round_up(size, kPageSize) / kPageSize;
+    if (size < kSmallBuffer || size > size_ / 4) return nullptr;
+    if (borrowed_pages_.load(std::memory_order_relaxed) + pages > size_ / 4 / kPageSize) return nullptr;
     bool clean = false;
     const ExtentId id = take(size, kPageSize, &clean);
     if (id == 0) return nullptr;
     table_[id].borrowed.store(1, std::memory_order_relaxed);
+    borrowed_pages_.fetch_add(pages, std::memory_order_relaxed);
     const uintptr_t address = table_[id].begin.load(std::memory_order_relaxed);
     after_operation(false);
     return reinterpret_cast<void *>(address);

@@ -33,7 +33,8 @@ class Arena {
     bool start(size_t bytes);  // address space to reserve; a multiple of 4 MiB
     void *place(size_t size, size_t alignment, bool *zeroed);
     bool release(uintptr_t address);
-    // Memory for the engine itself, of which the table says nothing: no block lives there.
+    // Memory for the engine itself, of which the table says nothing: no block lives there. At most a quarter of the reservation: where
+    // address space is short it is the job's.
     void *borrow(size_t size);
     bool give_back(uintptr_t address);
     bool resize(uintptr_t address, size_t size);
@@ -72,7 +73,6 @@ class Arena {
 
     // arena.cpp, all under lock_
     ExtentId allocate(size_t half, size_t pages, size_t alignment, bool *clean);
-    ExtentId take(size_t size, size_t alignment, bool *clean);
     ExtentId carve(ExtentId id, uintptr_t start, size_t pages);
     ExtentId split(ExtentId id, size_t first_pages);
     bool open_more(size_t half, size_t pages);
@@ -85,9 +85,11 @@ class Arena {
     ExtentId merge(ExtentId left, ExtentId right);
     ExtentId neighbour(uintptr_t address, size_t half);
     void make_free(ExtentId id);
-    void free_or_defer(ExtentId id);
     void disarm(Extent &extent);
-    void after_operation(bool freed);  // takes the lock itself when there is something to give back
+    // These take the lock themselves.
+    ExtentId take(size_t size, size_t alignment, bool *clean);
+    void free_or_defer(ExtentId id);
+    void after_operation(bool freed);  // only when there is something to give back
     size_t purge_one(uint32_t now, bool whatever_age, size_t most_pages);
     size_t dirty_budget_pages(uint32_t now);
     bool over_budget() const;
@@ -99,7 +101,7 @@ class Arena {
     ExtentTable table_;
     std::atomic<ExtentId> deferred_{0};
     ExtentId age_newest_ = 0, age_oldest_ = 0;
-    std::atomic<size_t> live_pages_{0}, dirty_pages_{0}, peak_pages_{0};
+    std::atomic<size_t> live_pages_{0}, dirty_pages_{0}, peak_pages_{0}, borrowed_pages_{0};
     size_t window_peak_ = 0;
     uint32_t window_begin_ms_ = 0;
     std::atomic<uint32_t> next_check_ms_{0}, decay_ms_{kDecayMs};

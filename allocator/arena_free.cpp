@@ -34,6 +34,7 @@ bool Arena::give_back(uintptr_t address) {
     const ExtentId id = table_.at(address);
     Extent &e = table_[id];
     if (e.begin.load(std::memory_order_acquire) != address || e.borrowed.exchange(0, std::memory_order_acq_rel) == 0) return false;
+    borrowed_pages_.fetch_sub(e.pages.load(std::memory_order_relaxed), std::memory_order_relaxed);
     free_or_defer(id);
     return true;
 }

@@ -7,7 +7,8 @@
 // first and last entry of every extent (boundary tags, for coalescing) and every entry of a live one.
 //
 // Ownership: whoever changes `generation` from g to 0 by compare-exchange owns the extent until it is live or free again. That makes
-// a double free lose the race instead of corrupting the table.
+// a double free lose the race instead of corrupting the table. For extents that the engine has borrowed, which have no generation, and
+// whose map entries may be stale as those of free ones, `borrowed` is what changes from 1 to 0.
 #pragma once
 
 #include <atomic>

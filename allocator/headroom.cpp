@@ -159,8 +159,14 @@ uint64_t headroom_below(const char *root) {
     return room.machine < room.group ? room.machine : room.group;
 }
 
+namespace {
+constinit std::atomic<uint64_t> valid_until{0};
+}  // namespace
+
+void headroom_changed() { valid_until.store(0, std::memory_order_release); }
+
 Headroom headroom_parts() {
-    static constinit std::atomic<uint64_t> machine{0}, group{0}, valid_until{0};
+    static constinit std::atomic<uint64_t> machine{0}, group{0};
     timespec t{};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
     const uint64_t now = static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);

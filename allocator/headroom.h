@@ -15,6 +15,8 @@ struct Headroom {
 Headroom headroom_parts();
 uint64_t headroom();  // the lesser of both
 uint64_t group_headroom();
+// Memory was given back: what was read before is out of date.
+void headroom_changed();
 
 // What headroom() reads, without the cache and with every path below `root` ("" for the real files; tests give a made-up tree).
 Headroom headroom_parts_below(const char *root);

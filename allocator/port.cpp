@@ -118,7 +118,10 @@ Generation declare(AddressRange range) {
 }
 
 void undeclare(uintptr_t address, Generation generation) { declared_ranges.remove(address, generation); }
-void trim() { arena.trim(); }
+void trim() {
+    arena.trim();
+    headroom_changed();
+}
 
 void *borrow(size_t size) { return arena.borrow(size); }
 void give_back(void *address) { arena.give_back(reinterpret_cast<uintptr_t>(address)); }

@@ -116,7 +116,7 @@ void say_nothing_attached(bool required) {
     line << "nothing was attached in " << program_invocation_short_name << " (process " << static_cast<uint64_t>(getpid()) << "): ";
     if (!interposed()) {
         line << "another allocator comes before libreprise.so, which must be the first in LD_PRELOAD";
-    } else if (g_python && attach_files_missing()) {
+    } else if (g_python && attached_level() == 0 && attach_files_missing()) {
         line << "no python/attach, which instruments frameworks, is in " << library_directory()
              << " beside libreprise.so: install all of Reprise, not the library alone";
     } else if (tensor_library_seen()) {

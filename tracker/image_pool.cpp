@@ -109,13 +109,13 @@ bool ImagePool::take(Image &image, LedgerKind kind) {
     }
     if (take_kept(image)) return true;
     image.capacity_ = (image.size_ + kPageSize - 1) / kPageSize * kPageSize;
+    // What is kept for reuse must not push the sum over what was needed at once.
+    while (!kept_.empty() && live_ + kept_bytes_ + image.capacity_ > peak_.recent) unmap(kept_.begin());
     if (!make_room(image.capacity_, kind)) return false;
     image.home_ = Image::Home::kArena;
     image.data_ = static_cast<std::byte *>(port_.borrow(image.capacity_));
     if (image.data_ != nullptr) return true;
     const size_t capacity = mapping_size(image.size_);
-    // What is kept for reuse must not push the sum over what was needed at once.
-    while (!kept_.empty() && live_ + kept_bytes_ + capacity > peak_.recent) unmap(kept_.begin());
     void *mapping = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) return false;
     if (capacity >= kHugePageSize) madvise(mapping, capacity, MADV_HUGEPAGE);
@@ -125,11 +125,13 @@ bool ImagePool::take(Image &image, LedgerKind kind) {
     return true;
 }
 
-// Memory that the arenas have at hand is no exception: the job has freed it, and comes back for it. Up to what was held lately there is
-// room, or the job would not be here.
+// Memory that the arenas have at hand is no exception: the job has freed it, and comes back for it. What was held lately is not asked for
+// again, until there was too little once: it lies in the arenas, where asking would count it as taken.
 bool ImagePool::make_room(size_t size, LedgerKind kind) {
-    if (kind != LedgerKind::kPresent && lasting_ + size <= lasting_peak_.recent && size <= headroom_limit_) return true;
-    if (has_headroom(size, kind)) return true;
+    const bool held_lately = kind == LedgerKind::kPresent ? live_ + size <= peak_.recent : lasting_ + size <= lasting_peak_.recent;
+    if ((held_lately && size <= headroom_limit_) || has_headroom(size, kind)) return true;
+    peak_ = {live_, live_};
+    lasting_peak_ = {lasting_, lasting_};
     trim();
     port_.trim();
     return has_headroom(size, kind);

@@ -2,9 +2,9 @@
 //
 // A copy into memory that was never touched runs at a tenth of the speed (docs/tracking.md). Big images therefore come from the arenas,
 // where memory that the job has freed is reused without a page fault, and serves the job again afterwards: of a step's peak the two
-// together take no more than the plan says. Where there are no arenas they are anonymous mappings that are kept for reuse; kept and live
-// bytes together never exceed the live peak of the recent windows. Every byte is in the ledger, and nothing big is taken without headroom:
-// memory at a cgroup's limit is a kill, not an ENOMEM.
+// together take no more than the plan says. Where there are no arenas, or they are full, images are anonymous mappings that are kept for
+// reuse; kept and live bytes together never exceed the live peak of the recent windows. Every byte is in the ledger, and nothing big is
+// taken without headroom beyond what was held lately: memory at a cgroup's limit is a kill, not an ENOMEM.
 #pragma once
 
 #include <cstddef>
@@ -90,7 +90,7 @@ class ImagePool {
     };
     Peak peak_;           // of live_: what kept_ may fill up to
     size_t lasting_ = 0;  // of live_, without kPresent
-    Peak lasting_peak_;   // there was room for so much, and the job has gone on
+    Peak lasting_peak_;   // there was room for so much
     unsigned windows_ = 0;
     size_t headroom_limit_ = SIZE_MAX;
 };

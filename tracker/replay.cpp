@@ -16,6 +16,13 @@ void add_stray(std::vector<Stray> &out, const Buffer &buffer, const std::vector<
     out.push_back(stray);
 }
 
+Status freed_since(const Buffer &buffer) {
+    return Status::error(REPRISE_REJECTED,
+                         "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
+                         "keep it alive until the backward has run, or leave it out of the segment",
+                         buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
+}
+
 }  // namespace
 
 const char *to_string(MechanismKind kind) {
@@ -42,11 +49,7 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
         Buffer &buffer = *entry.buffer;
         if (!still_live(port_, buffer)) {
             if (entry.optional || options_.audit) continue;  // a nested replay recomputes its arguments
-            return Status::error(
-                REPRISE_REJECTED,
-                "buffer '%s' (%zu bytes at %#zx) was freed, resized or reallocated since the forward (its generation ended): "
-                "keep it alive until the backward has run, or leave it out of the segment",
-                buffer.name.c_str(), buffer.range.size(), static_cast<size_t>(buffer.range.begin));
+            return freed_since(buffer);
         }
         Item &item = items_[count_++];
         item.buffer = &buffer;
@@ -112,6 +115,13 @@ Status Replay::load() {
             "too little memory is left to keep the present bytes of %llu changed bytes during the replay; raise the memory limit "
             "or keep this segment's activations",
             static_cast<unsigned long long>(bytes_changed_));
+    }
+    // Freed since it was looked at: its memory may be what was taken just now.
+    for (const Item &item : items()) {
+        if (item.view.pieces.empty() || live(item)) continue;
+        present_.reset();
+        loaded_ = false;
+        return freed_since(*item.buffer);
     }
     swaps_.clear();
     std::byte *save = present_.data();

@@ -65,8 +65,19 @@ def interval(values):
 
 
 def available():
+    """Bytes that may still be taken: of the machine, and of this process's control group where it has a limit."""
     with open("/proc/meminfo") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+        least = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+    for folder, limit, used in (("/sys/fs/cgroup", "memory.max", "memory.current"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")):
+        try:
+            numbers = []
+            for name in (limit, used):
+                with open(os.path.join(folder, name)) as file:
+                    numbers.append(int(file.read()))
+            least = min(least, numbers[0] - numbers[1])
+        except (OSError, ValueError):
+            pass  # no such group, or "max"
+    return least
 
 
 def plus_minus(half, unit=""):

@@ -58,9 +58,10 @@ class ArenaProperty : public Started {
         }
     }
     void give_back(std::map<uintptr_t, Model>::iterator it) {
-        check_marks(it->first, it->second.size, it->second.mark);
-        ASSERT_TRUE(arena.give_back(it->first));
+        const auto [at, model] = *it;
         borrowed_.erase(it);
+        check_marks(at, model.size, model.mark);
+        ASSERT_TRUE(arena.give_back(at));
     }
 };
 

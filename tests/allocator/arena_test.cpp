@@ -142,6 +142,26 @@ TEST_F(ArenaTest, BorrowedMemoryIsNobodysBlock) {
     EXPECT_EQ(port().borrow(~size_t{0}), nullptr);
 }
 
+TEST_F(ArenaTest, NothingGrowsIntoWhatIsBorrowed) {
+    port().trim();
+    std::vector<void *> blocks, borrowed;
+    bool met = false;
+    for (int i = 0; i < 50 && !met; ++i) {
+        auto *block = static_cast<char *>(place(kMatrix, 64, nullptr)), *beside = static_cast<char *>(port().borrow(kMatrix));
+        blocks.push_back(block);
+        borrowed.push_back(beside);
+        if (beside != block + page_ceil(kMatrix)) continue;
+        met = true;
+        EXPECT_FALSE(resize_in_place(block, 2 * kMatrix));
+        port().give_back(beside);
+        borrowed.pop_back();
+        EXPECT_TRUE(resize_in_place(block, 2 * kMatrix));
+    }
+    EXPECT_TRUE(met) << "no two of them were neighbours";
+    for (void *p : blocks) EXPECT_TRUE(release_block(p));
+    for (void *p : borrowed) port().give_back(p);
+}
+
 // What the job has freed and what the engine gives back is the same memory, and touched once.
 TEST_F(ArenaTest, BorrowerAndJobShareWhatIsThere) {
     auto *first = static_cast<char *>(place(kMatrix, 64, nullptr));

@@ -39,6 +39,15 @@ TEST_F(ForkTest, ChildWorks) {
     EXPECT_TRUE(release_block(p));
 }
 
+TEST_F(ForkTest, BorrowedMemoryIsGivenBackInTheChildAndInTheParent) {
+    const size_t live = arena.statistics().live;
+    void *p = port().borrow(kSmallBuffer);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(in_child([&] { return arena.give_back(address_of(p)) && arena.statistics().live == live ? 0 : 1; }), 0);
+    EXPECT_TRUE(arena.give_back(address_of(p)));
+    EXPECT_EQ(arena.statistics().live, live);
+}
+
 // tsan forbids starting threads' work in children of multi-threaded processes.
 #if !defined(__SANITIZE_THREAD__)
 TEST_F(ForkTest, UnderLoad) {

@@ -149,6 +149,34 @@ TEST(Start, FaultsDegradeToTheNextAllocator) {
                   return arena.statistics().live == 0 ? 0 : 5;
               }),
               0);
+    EXPECT_EQ(fresh([] {
+                  setenv("REPRISE_FAULT", "lock_contended:3", 1);
+                  if (!allocator_start()) return 1;
+                  void *a = port().borrow(1 << 20), *b = port().borrow(1 << 20);
+                  port().give_back(a);  // put aside
+                  if (arena.statistics().deferred != 1 || arena.give_back(address_of(a))) return 2;
+                  port().give_back(b);
+                  return arena.statistics().live == 0 ? 0 : 3;
+              }),
+              0);
+}
+
+// Where address space is short it is the job's.
+TEST(Start, TheEngineBorrowsAQuarterAtMost) {
+    EXPECT_EQ(fresh([] {
+                  setenv("REPRISE_ARENA", "64MiB", 1);
+                  if (!allocator_start()) return 1;
+                  if (port().borrow(17 << 20) != nullptr) return 2;
+                  void *borrowed[16];
+                  for (void *&p : borrowed) {
+                      p = port().borrow(1 << 20);
+                      if (p == nullptr) return 3;
+                  }
+                  if (port().borrow(1 << 20) != nullptr) return 4;
+                  port().give_back(borrowed[7]);
+                  return port().borrow(1 << 20) != nullptr ? 0 : 5;
+              }),
+              0);
 }
 
 }  // namespace

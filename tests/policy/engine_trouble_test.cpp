@@ -282,6 +282,31 @@ TEST(Memory, TooLittleHeadroomWatchesAndRejectsOnlyRealChanges) {
     EXPECT_EQ(p[0], 1);
 }
 
+// Another thread frees a buffer of the scope while its replay begins, and its memory is what the replay saves the present in.
+TEST(Memory, ABufferFreedWhileItsReplayBeginsIsNotLoaded) {
+    static AllocatorPort port = *allocator_port();
+    static Block *victim = nullptr;
+    port.borrow = [](size_t size) -> void * {
+        if (victim != nullptr) std::exchange(victim, nullptr)->reset();
+        return allocator_port()->borrow(size);
+    };
+    Driver driver(port, quiet(Policy::kWhole));
+    Block freed(1 << 20), other(512 << 10);
+    const reprise_segment f = driver.forward("s", {freed.range(), other.range()});
+    driver.end(f);
+    std::memset(freed.data(), 1, freed.size());
+    std::memset(other.data(), 2, other.size());
+    const std::vector<uint8_t> present = other.bytes();
+    victim = &freed;
+    const reprise_segment b = driver.replay("s", f.instance);
+    EXPECT_EQ(victim, nullptr) << "nothing was borrowed";
+    EXPECT_EQ(b.status, REPRISE_REJECTED);
+    EXPECT_NE(std::string(error()).find("was freed"), std::string::npos) << error();
+    driver.end(b);
+    EXPECT_EQ(other.bytes(), present);
+    EXPECT_TRUE(driver->release(f.instance).ok());
+}
+
 TEST(Fork, TheChildReplaysAndTheParentIsUntouched) {
     Driver driver(quiet());
     Block block(3 << 20);

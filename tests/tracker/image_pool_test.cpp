@@ -44,14 +44,14 @@ TEST(ImagePool, SharesTheArenasWithTheJob) {
     EXPECT_EQ(ArenaMemory(kSize).data(), freed);
 }
 
-// What was held lately is taken again without asking; more than that, and what only a replay held, is not.
+// What was held lately is taken again without asking, until there was too little once; more than that is asked for.
 TEST(ImagePool, AsksForRoomAboveWhatItHeldLately) {
-    static AllocatorPort port = *allocator_port();
-    static uint64_t asked = 0;
     allocator_start();
+    static AllocatorPort port = *allocator_port();
+    static uint64_t asked = 0, free = uint64_t{1} << 40;
     port.headroom = []() -> uint64_t {
         ++asked;
-        return uint64_t{1} << 40;
+        return free;
     };
     port.group_headroom = []() -> uint64_t { return ~uint64_t{0}; };
     ImagePool pool(port);
@@ -64,10 +64,46 @@ TEST(ImagePool, AsksForRoomAboveWhatItHeldLately) {
     EXPECT_TRUE(asks(LedgerKind::kImages, kSize));
     EXPECT_FALSE(asks(LedgerKind::kImages, kSize));
     EXPECT_TRUE(asks(LedgerKind::kPresent, 4 * kSize));
-    EXPECT_TRUE(asks(LedgerKind::kPresent, 4 * kSize));
-    EXPECT_TRUE(asks(LedgerKind::kImages, 2 * kSize)) << "a replay's memory is no precedent";
+    EXPECT_FALSE(asks(LedgerKind::kPresent, 4 * kSize)) << "a replay like the one before";
+    EXPECT_TRUE(asks(LedgerKind::kImages, 2 * kSize)) << "a replay's memory is no precedent for what stays";
+    free = 34 * kSize;  // two more than is left to the job
+    EXPECT_FALSE(asks(LedgerKind::kPresent, 4 * kSize)) << "its bytes lie in the arenas, and look taken";
+    EXPECT_FALSE(pool.allocate(5 * kSize, LedgerKind::kPresent));
+    EXPECT_FALSE(pool.allocate(4 * kSize, LedgerKind::kPresent)) << "memory is short: everybody asks";
+    EXPECT_TRUE(asks(LedgerKind::kImages, kSize));
+    free = uint64_t{1} << 40;
     for (int window = 0; window < 64; ++window) pool.window_ended();
     EXPECT_TRUE(asks(LedgerKind::kImages, kSize)) << "long ago";
+}
+
+// An arena that is full now and not later: what is kept from then goes before live and kept bytes pass the peak.
+TEST(ImagePool, MappingsAndArenasTogetherStayBelowThePeak) {
+    allocator_start();
+    static AllocatorPort port = *allocator_port();
+    static bool full = true;
+    port.borrow = [](size_t size) -> void * { return full ? nullptr : allocator_port()->borrow(size); };
+    ImagePool pool(port);
+    constexpr size_t kSize = size_t{4} << 20;
+    { const Image image = pool.allocate(kSize, LedgerKind::kImages); }
+    EXPECT_EQ(pool.kept(), kSize);
+    full = false;
+    const Image other = pool.allocate(kSize / 2, LedgerKind::kImages);
+    BlockInfo block;
+    EXPECT_TRUE(in_arena(other.data()));
+    EXPECT_FALSE(port.find(reinterpret_cast<uintptr_t>(other.data()), &block));
+    EXPECT_LE(pool.live() + pool.kept(), kSize);
+}
+
+TEST(ImagePool, WithoutAnyMemoryNothingIsCounted) {
+    AllocatorPort port = without_arenas();
+    ImagePool pool(port);
+    const uint64_t before = port.ledger_live(LedgerKind::kImages);
+    EXPECT_FALSE(pool.allocate(size_t{1} << 60, LedgerKind::kImages));
+    port.headroom = []() -> uint64_t { return ~uint64_t{0}; };
+    port.group_headroom = port.headroom;
+    EXPECT_FALSE(pool.allocate(size_t{1} << 60, LedgerKind::kImages)) << "no such mapping can be made";
+    EXPECT_EQ(port.ledger_live(LedgerKind::kImages), before);
+    EXPECT_EQ(pool.live(), 0u);
 }
 
 TEST(ImagePool, CountsEveryByteInTheLedger) {
