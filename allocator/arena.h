@@ -89,6 +89,7 @@ class Arena {
     // These take the lock themselves.
     ExtentId take(size_t size, size_t alignment, bool *clean);
     void free_or_defer(ExtentId id);
+    void defer(ExtentId id);           // without it: the next holder empties the list
     void after_operation(bool freed);  // only when there is something to give back
     size_t purge_one(uint32_t now, bool whatever_age, size_t most_pages);
     size_t dirty_budget_pages(uint32_t now);

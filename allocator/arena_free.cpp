@@ -46,11 +46,15 @@ void Arena::free_or_defer(ExtentId id) {
         lock_.unlock();
         return after_operation(true);
     }
+    defer(id);
+    deferrals_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Arena::defer(ExtentId id) {
     ExtentId head = deferred_.load(std::memory_order_relaxed);
     do {
         table_[id].bin_next = head;
     } while (!deferred_.compare_exchange_weak(head, id, std::memory_order_release, std::memory_order_relaxed));
-    deferrals_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Arena::disarm(Extent &extent) {
@@ -204,10 +208,7 @@ size_t Arena::purge_one(uint32_t now, bool whatever_age, size_t most_pages) {
         return gone ? range.size() / kPageSize : 0;
     }
     if (!gone) e.state = ExtentState::kUnused;  // tells drain_deferred(); not kDirty, or a neighbour would merge with it
-    ExtentId head = deferred_.load(std::memory_order_relaxed);
-    do {
-        e.bin_next = head;
-    } while (!deferred_.compare_exchange_weak(head, id, std::memory_order_release, std::memory_order_relaxed));
+    defer(id);
     return range.size() / kPageSize;
 }
 

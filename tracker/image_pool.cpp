@@ -108,7 +108,7 @@ bool ImagePool::take(Image &image, LedgerKind kind) {
         return image.data_ != nullptr;
     }
     if (take_kept(image)) return true;
-    image.capacity_ = (image.size_ + kPageSize - 1) / kPageSize * kPageSize;
+    image.capacity_ = page_ceil(image.size_);
     // What is kept for reuse must not push the sum over what was needed at once.
     while (!kept_.empty() && live_ + kept_bytes_ + image.capacity_ > peak_.recent) unmap(kept_.begin());
     if (!make_room(image.capacity_, kind)) return false;

@@ -118,7 +118,7 @@ void ImageMechanism::release(Version version) {
     Copy *copy = record->copy;
     records_.erase(records_.begin() + (record - records_.data()));
     // The last small one is kept to compare with. A large one is worth its memory only while somebody needs it, and no plan counts more;
-    // the pool keeps the mapping for the next capture.
+    // its memory is there for the next capture.
     if (--copy->versions != 0 || (copy == latest_ && kind_ == MechanismKind::kSmall)) return;
     if (copy == latest_) latest_ = nullptr;
     std::erase_if(copies_, [&](const auto &owned) { return owned.get() == copy; });
