@@ -22,10 +22,13 @@ constexpr const char *kEnds[] = {"begin", "end"};
 template <class Costs, class Visit>
 void each_cost(Costs &costs, Visit visit) {
     visit("copy_ps", costs.copy_ps);
+    visit("copy_load_ps", costs.copy_load_ps);
     visit("copy_fixed_ns", costs.copy_fixed_ns);
     visit("small_ns", costs.small_ns);
     visit("arm_ps", costs.arm_ps);
+    visit("arm_fixed_ns", costs.arm_fixed_ns);
     visit("delta_ps", costs.delta_ps);
+    visit("page_copy_ps", costs.page_copy_ps);
     visit("selective_load_ps", costs.selective_load_ps);
     visit("predicted_ps", costs.predicted_ps);
     visit("miss_ns", costs.miss_ns);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace reprise::planner {
 
@@ -42,6 +43,9 @@ class Tables {
             slots_.push_back(slot);
             for (auto [previous, pages] : by_previous) groups_.push_back({number, previous, pages});
         }
+        for (int32_t user : history.users) captures_.push_back(instances[static_cast<size_t>(user)].forward_begin);
+        std::sort(captures_.begin(), captures_.end());
+        captures_.erase(std::unique(captures_.begin(), captures_.end()), captures_.end());
     }
 
     void windows(std::vector<Window> &out) const {
@@ -52,7 +56,6 @@ class Tables {
         readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
         int number = 0;
         const size_t first_window = out.size();
-        std::vector<int32_t> ends;  // of the windows
         for (size_t first = 0; first < readers.size();) {
             size_t last = first + 1;
             int32_t end = instances_[readers[first]].replay_end;
@@ -66,14 +69,17 @@ class Tables {
                 window.mechanisms.push_back(shadow(window.readers));
                 if (history_.predictable) window.mechanisms.push_back(predicted(window.readers));
             }
-            ends.push_back(end);
             first = last;
         }
         if (history_.pages < costs_.small_pages || !history_.selective) return;
-        for (size_t w = 0; w < ends.size(); w++) {
-            Element &shadow = out[first_window + w].mechanisms[1].elements[0];
-            shadow.capture_ns += nanoseconds(followed(w == 0 ? INT32_MIN : ends[w - 1], ends[w]), costs_.copy_ps);
-            if (w == 0) shadow.capture_ns += nanoseconds(followed(ends.back(), INT32_MAX), costs_.copy_ps);
+        const std::vector<int64_t> found = found_at_captures();
+        for (size_t w = first_window; w < out.size(); w++) {
+            std::set<size_t> captures;
+            for (int32_t i : out[w].readers) captures.insert(capture_after(forward(i) - 1));
+            for (size_t c : captures) {
+                out[w].mechanisms[1].elements[0].capture_ns +=
+                    nanoseconds(found[c], costs_.delta_ps) + nanoseconds(found[c], costs_.page_copy_ps);
+            }
         }
     }
 
@@ -116,12 +122,32 @@ class Tables {
         return pages;
     }
 
-    // Pages that a shadow copies for the writes in slots [begin, end).
-    int64_t followed(int32_t begin, int32_t end) const {
-        int64_t pages = 0;
-        for (const Group &group : groups_) {
-            int32_t slot = slots_[static_cast<size_t>(group.write)];
-            if (begin <= slot && slot < end) pages += group.pages;
+    // The number of the first capture that sees what is written in that slot.
+    size_t capture_after(int32_t slot) const {
+        return static_cast<size_t>(std::upper_bound(captures_.begin(), captures_.end(), slot) - captures_.begin());
+    }
+    // Does a capture find that write before the instance's replay? Then its before-image was saved, and its pages are watched again.
+    bool captured_before_replay(int32_t i, const Group &group) const {
+        const size_t capture = capture_after(slots_[static_cast<size_t>(group.write)]);
+        return capture < captures_.size() && captures_[capture] < instances_[static_cast<size_t>(i)].replay_begin;
+    }
+    // Pages that each capture finds written since the one before it; the first one also what came after a cycle's last.
+    std::vector<int64_t> found_at_captures() const {
+        std::vector<std::vector<PageRun>> written(captures_.size());
+        for (const BufferWrite &write : history_.writes) {
+            auto &runs = written[capture_after(write.slot) % captures_.size()];
+            runs.insert(runs.end(), write.pages.begin(), write.pages.end());
+        }
+        std::vector<int64_t> pages;
+        for (auto &runs : written) {
+            std::sort(runs.begin(), runs.end(), [](const PageRun &a, const PageRun &b) { return a.begin < b.begin; });
+            int64_t count = 0, counted_to = 0;
+            for (const PageRun &run : runs) {
+                const int64_t end = std::min(run.end, history_.pages);
+                count += std::max<int64_t>(0, end - std::max(run.begin, counted_to));
+                counted_to = std::max(counted_to, end);
+            }
+            pages.push_back(count);
         }
         return pages;
     }
@@ -138,7 +164,7 @@ class Tables {
             out.elements.push_back(std::move(element));
         }
         // Who sees no change compares and loads nothing.
-        const ReaderCost loads{small ? costs_.small_ns : nanoseconds(2 * history_.pages, costs_.copy_ps), history_.pages};
+        const ReaderCost loads{small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_load_ps), history_.pages};
         const ReaderCost compares{small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_ps), 0};
         for (int32_t i : readers) out.readers.push_back(differing(i) > 0 ? loads : compares);
         return out;
@@ -148,8 +174,10 @@ class Tables {
     void add_groups(Mechanism &out, const std::vector<int32_t> &readers, bool from_forward) const {
         for (const Group &group : groups_) {
             Element element;
+            bool saved = false;
             for (int32_t i : readers) {
                 if (!needs(i, group)) continue;
+                saved = saved || captured_before_replay(i, group);
                 int32_t begin = from_forward ? instances_[i].forward_begin : slots_[static_cast<size_t>(group.write)] + 1;
                 element.uses.push_back({i, std::min(begin, instances_[i].replay_end), instances_[i].replay_end});
             }
@@ -159,12 +187,18 @@ class Tables {
                 element.pages = std::min(history_.pages, group.pages + (group.pages * history_.over_predicted_ppm + 999'999) / 1'000'000);
                 int64_t missed = (group.pages * history_.missed_ppm + 999'999) / 1'000'000;
                 element.capture_ns = nanoseconds(element.pages, costs_.predicted_ps) + missed * costs_.miss_ns;
-            } else {
-                element.capture_ns = nanoseconds(group.pages, costs_.delta_ps);
+            } else if (saved) {
+                element.capture_ns = nanoseconds(group.pages, costs_.page_copy_ps);
             }
             out.elements.push_back(std::move(element));
         }
-        for (int32_t i : readers) out.readers.push_back({nanoseconds(differing(i), costs_.selective_load_ps), differing(i)});
+        for (int32_t i : readers) {
+            int64_t watched_again = 0;
+            for (const Group &group : groups_)
+                if (!from_forward && needs(i, group) && captured_before_replay(i, group)) watched_again += group.pages;
+            out.readers.push_back(
+                {nanoseconds(differing(i), costs_.selective_load_ps) + nanoseconds(watched_again, costs_.delta_ps), differing(i)});
+        }
     }
 
     Mechanism shadow(const std::vector<int32_t> &readers) const {
@@ -172,10 +206,10 @@ class Tables {
         out.name = "shadow and deltas";
         out.kind = Kind::selective;
         Element &shadow = out.elements.emplace_back();
-        shadow.pages = history_.pages;
-        shadow.capture_ns = nanoseconds(history_.pages, costs_.arm_ps);  // windows() adds what the shadow follows
+        shadow.pages = history_.pages;  // windows() adds what captures find
         for (int32_t i : readers) shadow.uses.push_back({i, instances_[i].forward_begin, instances_[i].replay_end});
         add_groups(out, readers, false);
+        for (ReaderCost &reader : out.readers) reader.ns += nanoseconds(history_.pages, costs_.arm_ps) + costs_.arm_fixed_ns;
         return out;
     }
 
@@ -192,6 +226,7 @@ class Tables {
     const MechanismCosts &costs_;
     std::vector<int32_t> slots_;  // of the writes
     std::vector<Group> groups_;
+    std::vector<int32_t> captures_;  // forwards that use the buffer, ascending
 };
 
 }  // namespace

@@ -37,24 +37,33 @@ struct BufferHistory {
 
 // Calibrated on this machine, refined in the job. Picoseconds per page, because arming costs less than a nanosecond.
 struct MechanismCosts {
-    int64_t copy_ps = 190'000;              // per page copied: captures, and each of load and put-back
+    int64_t copy_ps = 190'000;              // per page of a whole copy: its capture, or a comparison with it
+    int64_t copy_load_ps = 570'000;         // per page of one that differs: the present saved, load and put-back
     int64_t copy_fixed_ns = 2'000;          // per capture
     int64_t small_ns = 4'000;               // load and put-back of a small buffer
-    int64_t arm_ps = 500;                   // per page watched, once per window
-    int64_t delta_ps = 1'000'000;           // per page at its first write: fault and before-image
-    int64_t selective_load_ps = 1'000'000;  // per page that differs: load and put-back
+    int64_t arm_ps = 500;                   // per page watched, at each capture of a shadow
+    int64_t arm_fixed_ns = 10'000;          // the same, whatever its size: other processors are told
+    int64_t delta_ps = 700'000;             // per page at its first write since a capture: the fault
+    int64_t page_copy_ps = 250'000;         // per page copied alone: a shadow brought up to date, a before-image saved
+    int64_t selective_load_ps = 1'000'000;  // per page that differs: the present saved, load and put-back
     int64_t predicted_ps = 350'000;         // per predicted page, copied at the forward
     int64_t miss_ns = 30'000;               // per page that the prediction missed
     int64_t small_pages = 32;               // below that a buffer is always copied
 };
 
-// A shadow is filled once in a job and then follows the buffer: it costs no fill per cycle, but looking for what was written and a copy of
-// every written page. Of a buffer with several windows each pays for what was written since the window before it (the first one also for
-// what came after the last), so that all of them together pay once. The shadow's memory outside its window is not in the table: a table
-// holds what depends on decisions within it. Whoever plans a cycle adds it (plan_job).
+// Those that a machine's calibration measures: the others are what they are everywhere.
+inline constexpr int64_t MechanismCosts::*kMeasuredCosts[] = {
+    &MechanismCosts::copy_ps,  &MechanismCosts::copy_load_ps, &MechanismCosts::arm_ps,           &MechanismCosts::arm_fixed_ns,
+    &MechanismCosts::delta_ps, &MechanismCosts::page_copy_ps, &MechanismCosts::selective_load_ps};
+
+// A shadow is filled once in a job and then follows the buffer: it costs no fill per cycle, but each capture looks for what was written
+// since the one before it, and every page found so took a fault and takes a copy. That is paid in the window of the capture which finds
+// it (what is written after a cycle's last forward, in its first window), so that all windows together pay once. The shadow's memory
+// outside its window is not in the table: a table holds what depends on decisions within it. Whoever plans a cycle adds it (plan_job).
 //
-// A before-image exists from the cut after its write on; a whole copy serves every reader of its version, so that readers between which
-// nothing was written share one.
+// A before-image exists from the cut after its write on, and costs a copy where a capture follows while it is needed: until then the
+// shadow is the before-image. Such a page is watched again, and loading it takes another fault. A whole copy serves every reader of its
+// version, so that readers between which nothing was written share one.
 //
 // Appends the buffer's windows: one for every connected stretch of time in which a user is outstanding. A user that sees no change is a
 // reader, too, where another one does: at its forward nobody knows yet, so that it holds what the others hold; its replay loads nothing. A

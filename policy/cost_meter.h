@@ -8,18 +8,22 @@
 
 #include "allocator/allocator.h"
 #include "planner/tables.h"
+#include "tracker/replay.h"
 
 namespace reprise {
 
 class CostMeter {
   public:
     void copied(uint64_t bytes, uint64_t nanoseconds) { add(copy_, bytes, nanoseconds); }
-    void loaded(uint64_t bytes, uint64_t nanoseconds) { add(load_, bytes, nanoseconds); }
+    // What a replay loaded and how long that took. Only one nearly all of whose bytes are of one kind tells what that kind costs. A load
+    // is two copies, the put-back a third, whose time cannot be told from the rest of a replay's end.
+    void loaded(LoadedBytes bytes, uint64_t nanoseconds);
 
     // `measured`, with what the job itself showed in place of it.
     planner::MechanismCosts refine(planner::MechanismCosts measured) const;
 
-    // Some 20 ms on scratch memory of our own, or what an earlier process measured on this kernel and processor.
+    // Some 30 ms on scratch memory of our own, put out of the caches (a job comes back to its state a step later), or what an earlier
+    // process measured on this kernel and processor.
     static planner::MechanismCosts measure(const AllocatorPort &port, const std::string &cache);
     // Where that is; "" for nowhere. On the job's thread: the environment may be changed while another thread reads it.
     static std::string cache_file();
@@ -33,7 +37,7 @@ class CostMeter {
     static void add(Samples &samples, uint64_t bytes, uint64_t nanoseconds);
     static int64_t median(const Samples &samples, int64_t otherwise);
 
-    Samples copy_, load_;
+    Samples copy_, copy_load_, page_load_;
 };
 
 }  // namespace reprise

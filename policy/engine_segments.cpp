@@ -269,7 +269,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         statistics_.bytes_loaded += replay->bytes_changed();
     }
     execution->bytes_changed = replay->bytes_changed();
-    execution->loading_ns = elapsed_ns(load_began);
+    if (planning_.on() && config_.verify == Verify::kOff) planning_.costs().loaded(replay->bytes_by_kind(), elapsed_ns(load_began));
     execution->replay = std::move(replay);
     ++open_replays_;
     const std::vector<SavedState> states = instance->states;
@@ -422,7 +422,6 @@ Status Engine::end_replay(Lock &lock, Execution &execution, reprise_replay_resul
     const uint64_t spent = elapsed_ns(began);
     if (planning_.on() && instance != nullptr) {
         planning_.event(EventKind::kReplayEnd, *instance, elapsed_ns(execution.began_ns, began), 0);
-        planning_.costs().loaded(outcome.bytes_put_back, execution.loading_ns + spent);
     }
     execution.spent_ns += spent;
     statistics_.nanoseconds_replay += spent;

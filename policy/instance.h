@@ -89,8 +89,7 @@ struct Execution {
     std::unique_ptr<Replay> replay;
     std::vector<SavedState> present_states;  // what providers are put back to
     uint64_t began_ns = 0;
-    uint64_t spent_ns = 0;    // in Reprise
-    uint64_t loading_ns = 0;  // of that: for the bytes that were loaded
+    uint64_t spent_ns = 0;  // in Reprise
     uint64_t bytes_changed = 0;
 };
 

@@ -113,11 +113,8 @@ bool worst_of(const std::vector<planner::Profile> &members, planner::Profile *wo
             same->selective = same->selective && buffer.selective;
             if (written_pages(buffer) > written_pages(*same)) same->writes = buffer.writes;
         }
-        planner::MechanismCosts &costs = worst->costs;
-        costs.copy_ps = std::max(costs.copy_ps, member.costs.copy_ps);
-        costs.arm_ps = std::max(costs.arm_ps, member.costs.arm_ps);
-        costs.delta_ps = std::max(costs.delta_ps, member.costs.delta_ps);
-        costs.selective_load_ps = std::max(costs.selective_load_ps, member.costs.selective_load_ps);
+        for (int64_t planner::MechanismCosts::*cost : planner::kMeasuredCosts)
+            worst->costs.*cost = std::max(worst->costs.*cost, member.costs.*cost);
     }
     return true;
 }

@@ -68,6 +68,17 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
     return {};
 }
 
+LoadedBytes Replay::bytes_by_kind() const {
+    LoadedBytes bytes;
+    for (const Item &item : items()) {
+        if (item.view.pieces.empty()) continue;
+        const MechanismKind kind = item.buffer->mechanism->kind();
+        uint64_t &sum = kind == MechanismKind::kWhole ? bytes.copies : kind == MechanismKind::kShadow ? bytes.pages : bytes.other;
+        for (const Piece &piece : item.view.pieces) sum += piece.size;
+    }
+    return bytes;
+}
+
 // Two buffers of one scope may share bytes: overlapping declarations, or two mappings of one file.
 bool Replay::scopes_may_alias() const {
     AddressRange last;

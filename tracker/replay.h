@@ -41,6 +41,13 @@ struct ReplayOutcome {
     std::vector<const Buffer *> unreachable;  // made unreadable or read-only during the replay: not put back
 };
 
+// Bytes of D by what they were loaded from.
+struct LoadedBytes {
+    uint64_t copies = 0;  // whole copies
+    uint64_t pages = 0;   // a shadow's pages
+    uint64_t other = 0;
+};
+
 class Replay {
   public:
     struct Options {
@@ -60,6 +67,7 @@ class Replay {
     ReplayOutcome finish();
 
     uint64_t bytes_changed() const { return bytes_changed_; }
+    LoadedBytes bytes_by_kind() const;
     bool loaded() const { return loaded_; }
     // D, ascending and disjoint.
     std::vector<AddressRange> ranges() const;

@@ -120,6 +120,72 @@ TEST(Tables, EveryPageIsCountedOnce) {
     }
 }
 
+// Pages that the capture at each forward (or, for what comes after the last one, the first in the next cycle) finds written.
+std::map<int32_t, std::set<int64_t>> found_by_captures(const std::vector<Instance> &instances, const BufferHistory &history) {
+    std::map<int32_t, std::set<int64_t>> found;
+    for (const Instance &it : instances) found[it.forward_begin];
+    for (const BufferWrite &write : history.writes) {
+        auto capture = std::find_if(found.begin(), found.end(), [&](const auto &c) { return c.first > write.slot; });
+        if (capture == found.end()) capture = found.begin();
+        for (const PageRun &run : write.pages)
+            for (int64_t page = run.begin; page < run.end; page++) capture->second.insert(page);
+    }
+    return found;
+}
+
+// What a shadow is charged, against what it does: a fault and a copy for every page that a capture finds, a look per capture, a copy for a
+// before-image that a capture moved out of the shadow, and another fault to load a page that is watched again.
+TEST(Tables, AShadowPaysForWhatItDoes) {
+    MechanismCosts costs;
+    costs.delta_ps = 1'000'000, costs.page_copy_ps = 10'000'000, costs.selective_load_ps = 100'000'000;
+    costs.arm_ps = 1'000'000'000, costs.arm_fixed_ns = 7;
+    int64_t moved_images = 0;
+    for (uint64_t seed = 1; seed <= reprise::test::by_build(60u, 60u, 10u); seed++) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        Random random(seed);
+        const int n = 2 + random.below(5);
+        const std::vector<Instance> instances = random_instances(n, random);
+        BufferHistory history;
+        history.name = "b", history.pages = 50, history.predictable = false;
+        for (int i = 0; i < n; i++) history.users.push_back(i);
+        for (int w = 0, writes = 1 + random.below(6); w < writes; w++) {
+            const int64_t first = random.below(50), second = random.below(50);
+            history.writes.push_back(
+                {random.below(4 * n), {{first, std::min<int64_t>(50, first + 9)}, {second, std::min<int64_t>(50, second + 9)}}});
+        }
+        std::vector<Window> windows;
+        append_windows(instances, history, costs, windows);
+        if (windows.empty()) continue;
+        int64_t following = 0, saving = 0, saved_images = 0, follows = 0;
+        for (const Window &window : windows) {
+            const Mechanism &shadow = window.mechanisms[1];
+            following += shadow.elements[0].capture_ns;
+            for (size_t e = 1; e < shadow.elements.size(); e++) saving += shadow.elements[e].capture_ns;
+            std::set<std::pair<int64_t, int32_t>> images;  // page, its first overwrite: those that a capture moved
+            for (size_t k = 0; k < window.readers.size(); k++) {
+                const Instance &it = instances[static_cast<size_t>(window.readers[k])];
+                const auto overwrites = first_overwrites(it, history);
+                int64_t watched_again = 0;
+                for (auto [page, write] : overwrites) {
+                    const bool moved = std::any_of(instances.begin(), instances.end(), [&, slot = write](const Instance &other) {
+                        return slot < other.forward_begin && other.forward_begin < it.replay_begin;
+                    });
+                    watched_again += moved;
+                    if (moved) images.emplace(page, write);
+                }
+                EXPECT_EQ(shadow.readers[k].ns, 100'000 * static_cast<int64_t>(overwrites.size()) + 1'000 * watched_again + 50'000'000 + 7);
+            }
+            saved_images += static_cast<int64_t>(images.size());
+        }
+        for (const auto &[forward, pages] : found_by_captures(instances, history)) follows += static_cast<int64_t>(pages.size());
+        EXPECT_EQ(following, 11'000 * follows);
+        // An element is the pages of one write with one write before it: moved for one reader, it is moved for all.
+        EXPECT_EQ(saving, 10'000 * saved_images);
+        moved_images += saved_images;
+    }
+    EXPECT_GT(moved_images, 0);
+}
+
 TEST(Tables, SmallAndUnpredictable) {
     std::vector<Instance> instances(1);
     instances[0].forward_end = 1, instances[0].replay_begin = 2, instances[0].replay_end = 3;
