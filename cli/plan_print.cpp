@@ -120,14 +120,16 @@ void print_measurements(const Profile &profile) {
         return (ps < 10'000 ? format("%.2f ns", static_cast<double>(ps) / 1000) : human_duration(static_cast<double>(ps) / 1000)) +
                " a page";
     };
-    table.add({"copy", per_page(costs.copy_ps), "capture of a whole copy, comparison with it"});
+    table.add({"copy", per_page(costs.copy_ps), "capture of a whole copy"});
     table.add({"copy, load", per_page(costs.copy_load_ps), "one that differs: the present saved, load and put-back"});
+    table.add({"compare", per_page(costs.compare_ps), "a buffer with its copy"});
     table.add({"capture", time(costs.copy_fixed_ns), "every copy, whatever its size"});
     table.add({"small buffer", time(costs.small_ns), "load and put-back of one below " + bytes(costs.small_pages * 4096)});
-    table.add({"watch", per_page(costs.arm_ps) + " + " + time(costs.arm_fixed_ns), "a shadow's buffer, at each capture"});
-    table.add({"first write", per_page(costs.delta_ps), "the page fault, once per capture"});
+    table.add({"watch", per_page(costs.look_ps), "a shadow's buffer, at each capture"});
+    table.add({"watch again", time(costs.look_fixed_ns), "a capture that finds pages written"});
+    table.add({"first write", per_page(costs.fault_ps), "the page fault, and watching the page again"});
     table.add({"page copy", per_page(costs.page_copy_ps), "a shadow brought up to date, a before-image saved"});
-    table.add({"page, load", per_page(costs.selective_load_ps), "a page that differs: the present saved, load and put-back"});
+    table.add({"page, load", per_page(costs.page_load_ps), "a page that differs: the present saved, load and put-back"});
     printf("  Costs measured on this machine and in this job\n%s\n", table.text("  ").c_str());
     Table segments({{"segment"},
                     {"forward", kRight},

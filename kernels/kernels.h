@@ -49,8 +49,8 @@ bool equal(const void *a, const void *b, size_t size);
 // do.
 size_t compare_pages(const void *a, const void *b, size_t pages, uint8_t *differs);
 
-// Puts the bytes out of every cache, so that a measurement finds them as a job does that used them a step ago. Nothing where a program
-// cannot ask for that.
+// Puts the bytes out of every cache, so that a measurement finds them as a job does that used them a step ago. Does nothing on
+// processors other than x86-64.
 void evict(const void *data, size_t size);
 
 uint64_t digest(const void *data, size_t size);  // XXH3-64, seed 0: the same on every machine

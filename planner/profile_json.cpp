@@ -23,13 +23,14 @@ template <class Costs, class Visit>
 void each_cost(Costs &costs, Visit visit) {
     visit("copy_ps", costs.copy_ps);
     visit("copy_load_ps", costs.copy_load_ps);
+    visit("compare_ps", costs.compare_ps);
     visit("copy_fixed_ns", costs.copy_fixed_ns);
     visit("small_ns", costs.small_ns);
-    visit("arm_ps", costs.arm_ps);
-    visit("arm_fixed_ns", costs.arm_fixed_ns);
-    visit("delta_ps", costs.delta_ps);
+    visit("look_ps", costs.look_ps);
+    visit("look_fixed_ns", costs.look_fixed_ns);
+    visit("fault_ps", costs.fault_ps);
     visit("page_copy_ps", costs.page_copy_ps);
-    visit("selective_load_ps", costs.selective_load_ps);
+    visit("page_load_ps", costs.page_load_ps);
     visit("predicted_ps", costs.predicted_ps);
     visit("miss_ns", costs.miss_ns);
     visit("small_pages", costs.small_pages);

@@ -76,10 +76,10 @@ class Tables {
         for (size_t w = first_window; w < out.size(); w++) {
             std::set<size_t> captures;
             for (int32_t i : out[w].readers) captures.insert(capture_after(forward(i) - 1));
-            for (size_t c : captures) {
-                out[w].mechanisms[1].elements[0].capture_ns +=
-                    nanoseconds(found[c], costs_.delta_ps) + nanoseconds(found[c], costs_.page_copy_ps);
-            }
+            int64_t pages = 0, looks = 0;
+            for (size_t c : captures) pages += found[c], looks += found[c] > 0;
+            out[w].mechanisms[1].elements[0].capture_ns +=
+                nanoseconds(pages, costs_.fault_ps) + nanoseconds(pages, costs_.page_copy_ps) + looks * costs_.look_fixed_ns;
         }
     }
 
@@ -163,10 +163,15 @@ class Tables {
             element.capture_ns = nanoseconds(history_.pages, costs_.copy_ps) + costs_.copy_fixed_ns;
             out.elements.push_back(std::move(element));
         }
-        // Who sees no change compares and loads nothing.
-        const ReaderCost loads{small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_load_ps), history_.pages};
-        const ReaderCost compares{small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_ps), 0};
-        for (int32_t i : readers) out.readers.push_back(differing(i) > 0 ? loads : compares);
+        // Who sees no change compares and loads nothing; who finds its version copied already compares at its forward.
+        const int64_t comparing = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.compare_ps);
+        const int64_t loading = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_load_ps);
+        std::set<int> copied;
+        for (int32_t i : readers) {
+            const bool loads = differing(i) > 0;
+            const bool copied_already = !copied.insert(version(i, true)).second && !small;
+            out.readers.push_back({(loads ? loading : comparing) + (copied_already ? comparing : 0), loads ? history_.pages : 0});
+        }
         return out;
     }
 
@@ -188,17 +193,11 @@ class Tables {
                 int64_t missed = (group.pages * history_.missed_ppm + 999'999) / 1'000'000;
                 element.capture_ns = nanoseconds(element.pages, costs_.predicted_ps) + missed * costs_.miss_ns;
             } else if (saved) {
-                element.capture_ns = nanoseconds(group.pages, costs_.page_copy_ps);
+                element.capture_ns = nanoseconds(group.pages, costs_.page_copy_ps) + nanoseconds(group.pages, costs_.fault_ps);
             }
             out.elements.push_back(std::move(element));
         }
-        for (int32_t i : readers) {
-            int64_t watched_again = 0;
-            for (const Group &group : groups_)
-                if (!from_forward && needs(i, group) && captured_before_replay(i, group)) watched_again += group.pages;
-            out.readers.push_back(
-                {nanoseconds(differing(i), costs_.selective_load_ps) + nanoseconds(watched_again, costs_.delta_ps), differing(i)});
-        }
+        for (int32_t i : readers) out.readers.push_back({nanoseconds(differing(i), costs_.page_load_ps), differing(i)});
     }
 
     Mechanism shadow(const std::vector<int32_t> &readers) const {
@@ -209,7 +208,7 @@ class Tables {
         shadow.pages = history_.pages;  // windows() adds what captures find
         for (int32_t i : readers) shadow.uses.push_back({i, instances_[i].forward_begin, instances_[i].replay_end});
         add_groups(out, readers, false);
-        for (ReaderCost &reader : out.readers) reader.ns += nanoseconds(history_.pages, costs_.arm_ps) + costs_.arm_fixed_ns;
+        for (ReaderCost &reader : out.readers) reader.ns += nanoseconds(history_.pages, costs_.look_ps);
         return out;
     }
 

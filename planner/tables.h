@@ -37,24 +37,26 @@ struct BufferHistory {
 
 // Calibrated on this machine, refined in the job. Picoseconds per page, because arming costs less than a nanosecond.
 struct MechanismCosts {
-    int64_t copy_ps = 190'000;              // per page of a whole copy: its capture, or a comparison with it
-    int64_t copy_load_ps = 570'000;         // per page of one that differs: the present saved, load and put-back
-    int64_t copy_fixed_ns = 2'000;          // per capture
-    int64_t small_ns = 4'000;               // load and put-back of a small buffer
-    int64_t arm_ps = 500;                   // per page watched, at each capture of a shadow
-    int64_t arm_fixed_ns = 10'000;          // the same, whatever its size: other processors are told
-    int64_t delta_ps = 700'000;             // per page at its first write since a capture: the fault
-    int64_t page_copy_ps = 250'000;         // per page copied alone: a shadow brought up to date, a before-image saved
-    int64_t selective_load_ps = 1'000'000;  // per page that differs: the present saved, load and put-back
-    int64_t predicted_ps = 350'000;         // per predicted page, copied at the forward
-    int64_t miss_ns = 30'000;               // per page that the prediction missed
-    int64_t small_pages = 32;               // below that a buffer is always copied
+    int64_t copy_ps = 190'000;         // per page of a whole copy: its capture
+    int64_t copy_load_ps = 570'000;    // per page of one that differs: the present saved, load and put-back
+    int64_t compare_ps = 150'000;      // per page compared with a copy
+    int64_t copy_fixed_ns = 2'000;     // per capture
+    int64_t small_ns = 4'000;          // load and put-back of a small buffer
+    int64_t look_ps = 500;             // per page of a shadow's buffer, at each capture
+    int64_t look_fixed_ns = 10'000;    // per capture that finds pages written: they are watched again, and other processors told
+    int64_t fault_ps = 700'000;        // per page at its first write since a capture, and watching it again
+    int64_t page_copy_ps = 250'000;    // per page copied alone: a shadow brought up to date, a before-image saved
+    int64_t page_load_ps = 1'000'000;  // per page that differs: the present saved, load and put-back
+    int64_t predicted_ps = 350'000;    // per predicted page, copied at the forward
+    int64_t miss_ns = 30'000;          // per page that the prediction missed
+    int64_t small_pages = 32;          // below that a buffer is always copied
 };
 
-// Those that a machine's calibration measures: the others are what they are everywhere.
+// Those that a machine's calibration measures (the others are what they are everywhere), in the order of its file: another order is another
+// format of it.
 inline constexpr int64_t MechanismCosts::*kMeasuredCosts[] = {
-    &MechanismCosts::copy_ps,  &MechanismCosts::copy_load_ps, &MechanismCosts::arm_ps,           &MechanismCosts::arm_fixed_ns,
-    &MechanismCosts::delta_ps, &MechanismCosts::page_copy_ps, &MechanismCosts::selective_load_ps};
+    &MechanismCosts::copy_ps,       &MechanismCosts::copy_load_ps, &MechanismCosts::compare_ps,   &MechanismCosts::look_ps,
+    &MechanismCosts::look_fixed_ns, &MechanismCosts::fault_ps,     &MechanismCosts::page_copy_ps, &MechanismCosts::page_load_ps};
 
 // A shadow is filled once in a job and then follows the buffer: it costs no fill per cycle, but each capture looks for what was written
 // since the one before it, and every page found so took a fault and takes a copy. That is paid in the window of the capture which finds
@@ -62,8 +64,8 @@ inline constexpr int64_t MechanismCosts::*kMeasuredCosts[] = {
 // outside its window is not in the table: a table holds what depends on decisions within it. Whoever plans a cycle adds it (plan_job).
 //
 // A before-image exists from the cut after its write on, and costs a copy where a capture follows while it is needed: until then the
-// shadow is the before-image. Such a page is watched again, and loading it takes another fault. A whole copy serves every reader of its
-// version, so that readers between which nothing was written share one.
+// shadow is the before-image. Such a page is watched again, and the first load of it takes another fault. A whole copy serves every reader
+// of its version, so that readers between which nothing was written share one: the later ones compare.
 //
 // Appends the buffer's windows: one for every connected stretch of time in which a user is outstanding. A user that sees no change is a
 // reader, too, where another one does: at its forward nobody knows yet, so that it holds what the others hold; its replay loads nothing. A

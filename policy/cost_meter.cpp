@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kScratch = size_t{4} << 20;
 constexpr size_t kPiece = size_t{1} << 20;  // what a copy is of: a typical buffer
 constexpr size_t kStride = 4;               // of this many pages one is written
-constexpr int kRounds = 5;
+constexpr size_t kRounds = 9;
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;  // less is mostly the fixed part
 // Nothing is written faster than 1 TB/s, and what takes 0.27 ms per page was something else: beyond that no number is a measurement, and
 // the planner takes none of it.
@@ -46,7 +46,7 @@ class Scratch {
     Scratch(const Scratch &) = delete;
     Scratch &operator=(const Scratch &) = delete;
     explicit operator bool() const { return memory_ != MAP_FAILED; }
-    char *data() const { return static_cast<char *>(memory_); }
+    std::byte *data() const { return static_cast<std::byte *>(memory_); }
     AddressRange range() const { return {reinterpret_cast<uintptr_t>(memory_), reinterpret_cast<uintptr_t>(memory_) + kScratch}; }
 
   private:
@@ -54,7 +54,7 @@ class Scratch {
 };
 
 // Writes one byte in every kStride-th page, from `first` on.
-uint64_t touch(char *data, size_t first, char value) {
+uint64_t touch(std::byte *data, size_t first, std::byte value) {
     const uint64_t began = now_ns();
     for (size_t page = first; page < kScratch / kPageSize; page += kStride) data[page * kPageSize] = value;
     return elapsed_ns(began);
@@ -67,14 +67,14 @@ uint64_t timed(Fn fn) {
     return elapsed_ns(began);
 }
 
-// The least of several: other load only ever adds.
-class Least {
+// The middle of several: in the job, too, other load adds to some.
+class Median {
   public:
-    void add(uint64_t value) { value_ = std::min(value_, std::max<int64_t>(static_cast<int64_t>(value), 1)); }
-    int64_t value() const { return value_; }
+    void add(uint64_t value) { values_.push_back(std::max<int64_t>(static_cast<int64_t>(value), 1)); }
+    int64_t value() const { return middle(values_); }
 
   private:
-    int64_t value_ = INT64_MAX;
+    std::vector<int64_t> values_;
 };
 
 // A stretch of live memory, its image, and where the present is saved to while the image is loaded.
@@ -82,48 +82,67 @@ struct Memory {
     Scratch live, image, present;
     explicit operator bool() const { return live && image && present; }
     // As a job finds them that used them a step ago.
-    void cool() const {
-        for (const Scratch *scratch : {&live, &image, &present}) kernels::evict(scratch->data(), kScratch);
+    void cool(size_t at) const {
+        for (const Scratch *scratch : {&live, &image, &present}) kernels::evict(scratch->data() + at, kPiece);
     }
 };
 
-// What it costs to save `pieces` of the live memory, and to load and put them back.
+// What it costs to save pieces of the live memory, and to load and put them back.
 struct CopyCosts {
-    Least save, load;
-    void measure(const Memory &memory, const std::vector<kernels::CopyItem> &saves, const std::vector<kernels::SwapItem> &swaps) {
-        std::vector<kernels::CopyItem> back;
-        size_t bytes = 0;
-        for (const kernels::SwapItem &swap : swaps) back.push_back({swap.live, swap.save_to, swap.size}), bytes += swap.size;
-        memory.cool();
-        save.add(ps_per_page(timed([&] { kernels::copy_list(saves.data(), saves.size()); }), bytes));
-        memory.cool();
-        const uint64_t loading = timed([&] { kernels::save_and_load_list(swaps.data(), swaps.size()); });
-        memory.cool();  // the replay lies between
-        load.add(ps_per_page(loading + timed([&] { kernels::copy_list(back.data(), back.size()); }), bytes));
-    }
+    Median save, load;
 };
 
-// The live memory in pieces of so many bytes, one in `stride`; the present is saved in one place, as replays do.
-void measure_copies(const Memory &memory, size_t piece, size_t stride, CopyCosts &costs) {
-    std::vector<kernels::CopyItem> saves;
+// A megabyte of it, as a whole copy or (`pages`) one page in kStride.
+void measure_copies(const Memory &memory, size_t at, bool pages, CopyCosts &costs) {
+    const size_t piece = pages ? kPageSize : kPiece, step = pages ? kStride * kPageSize : kPiece;
+    std::vector<kernels::CopyItem> saves, back;
     std::vector<kernels::SwapItem> swaps;
-    for (size_t offset = 0, saved = 0; offset < kScratch; offset += stride * piece, saved += piece) {
-        saves.push_back({memory.image.data() + offset, memory.live.data() + offset, piece});
-        swaps.push_back({memory.live.data() + offset, memory.present.data() + saved, memory.image.data() + offset, piece});
+    size_t bytes = 0;
+    for (size_t offset = at; offset < at + kPiece; offset += step, bytes += piece) {
+        std::byte *const live = memory.live.data() + offset, *const image = memory.image.data() + offset;
+        std::byte *const present = memory.present.data() + at + bytes;  // saved in one place, as replays do
+        saves.push_back({image, live, piece});
+        swaps.push_back({live, present, image, piece});
+        back.push_back({live, present, piece});
     }
-    costs.measure(memory, saves, swaps);
+    memory.cool(at);
+    costs.save.add(ps_per_page(timed([&] {
+                                   if (pages) return kernels::copy_list(saves.data(), saves.size());
+                                   kernels::copy(memory.image.data() + at, memory.live.data() + at, kPiece);
+                               }),
+                               bytes));
+    memory.cool(at);
+    const uint64_t loading = timed([&] { kernels::save_and_load_list(swaps.data(), swaps.size()); });
+    memory.cool(at);  // the replay lies between
+    costs.load.add(ps_per_page(loading + timed([&] { kernels::copy_list(back.data(), back.size()); }), bytes));
+}
+
+void measure_comparing(const Memory &memory, size_t at, Median &cost) {
+    std::memcpy(memory.image.data() + at, memory.live.data() + at, kPiece);
+    memory.cool(at);
+    std::array<uint8_t, kPiece / kPageSize / 8> differs{};
+    cost.add(ps_per_page(
+        timed([&] { kernels::compare_pages(memory.image.data() + at, memory.live.data() + at, kPiece / kPageSize, differs.data()); }),
+        kPiece));
 }
 
 struct WatchCosts {
-    Least fault, at_once_ns, in_pieces_ns;  // looking at all of the memory
+    Median write, first_write;                        // of pages
+    Median idle_look_ns, look_ns, look_in_pieces_ns;  // at all of the memory, of which nothing, or one page in kStride, was written
+
     static constexpr int64_t kPieces = kScratch / kPiece;
-    int64_t look_fixed_ns() const { return std::max<int64_t>(1, (in_pieces_ns.value() - at_once_ns.value()) / (kPieces - 1)); }
-    int64_t look() const { return std::max<int64_t>(1, ps_per_page(std::max<int64_t>(0, at_once_ns.value() - look_fixed_ns()), kScratch)); }
+    static int64_t above(const Median &a, const Median &b) { return std::max<int64_t>(0, a.value() - b.value()); }
+    int64_t look_fixed_ns() const { return std::max<int64_t>(1, above(look_in_pieces_ns, look_ns) / (kPieces - 1)); }
+    int64_t look_ps() const { return ps_per_page(static_cast<uint64_t>(idle_look_ns.value()), kScratch); }
+    int64_t fault_ps() const {
+        const int64_t again = std::max<int64_t>(0, above(look_ns, idle_look_ns) - look_fixed_ns());
+        return ps_per_page(static_cast<uint64_t>(above(first_write, write) + again), kScratch / kStride);
+    }
 };
 
 // As captures of a shadow do: look for what was written, and watch it again. False: this memory cannot be watched.
 bool measure_watching(const AllocatorPort &port, const Memory &memory, WatchCosts &costs) {
-    char *const data = memory.live.data();
+    std::byte *const data = memory.live.data();
     const AddressRange all = memory.live.range();
     if (port.guard_arm(all) != GuardResult::kOk) return false;
     std::vector<AddressRange> runs(kScratch / kPageSize);
@@ -132,15 +151,16 @@ bool measure_watching(const AllocatorPort &port, const Memory &memory, WatchCost
     const auto look = [&](AddressRange range) {
         return timed([&] { done = port.guard_collect(range, true, runs.data(), runs.size(), &found) == GuardResult::kOk && done; });
     };
-    for (int round = 0; round < kRounds && done; ++round) {
-        const auto value = static_cast<char>(round);
-        const uint64_t watched = touch(data, 0, value), plain = touch(data, 0, value);
-        costs.fault.add(ps_per_page(watched - std::min(watched, plain), kScratch / kStride));
-        costs.at_once_ns.add(look(all));
+    for (size_t round = 0; round < kRounds && done; ++round) {
+        const auto value = static_cast<std::byte>(round);
+        costs.idle_look_ns.add(look(all));
+        costs.first_write.add(touch(data, 0, value));
+        costs.write.add(touch(data, 0, value));
+        costs.look_ns.add(look(all));
         touch(data, 1, value);
         uint64_t in_pieces = 0;
         for (uintptr_t at = all.begin; at < all.end; at += kPiece) in_pieces += look({at, at + kPiece});
-        costs.in_pieces_ns.add(in_pieces);
+        costs.look_in_pieces_ns.add(in_pieces);
     }
     port.guard_disarm(all);
     return done;
@@ -154,10 +174,10 @@ namespace {
 
 // Looking takes a walk over page tables, and no page is written.
 bool possible(const planner::MechanismCosts &costs) {
-    for (int64_t value : {costs.copy_ps, costs.copy_load_ps, costs.delta_ps, costs.page_copy_ps, costs.selective_load_ps}) {
+    for (int64_t value : {costs.copy_ps, costs.copy_load_ps, costs.compare_ps, costs.fault_ps, costs.page_copy_ps, costs.page_load_ps}) {
         if (value < kLeastCost || value > kMostCost) return false;
     }
-    for (int64_t value : {costs.arm_ps, costs.arm_fixed_ns}) {
+    for (int64_t value : {costs.look_ps, costs.look_fixed_ns}) {
         if (value < 1 || value > kMostCost) return false;
     }
     return true;
@@ -181,7 +201,7 @@ bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
     for (int64_t planner::MechanismCosts::*cost : planner::kMeasuredCosts) {
         if (!number(read.*cost)) return false;
     }
-    if (!possible(read)) return false;
+    if (*at != '\n' || !possible(read)) return false;
     costs = read;
     return true;
 }
@@ -201,6 +221,11 @@ void CostMeter::add(Samples &samples, uint64_t bytes, uint64_t nanoseconds) {
     samples.ps_per_page[samples.count++ % kSamples] = static_cast<uint32_t>(value);
 }
 
+void CostMeter::copied(uint64_t bytes, uint64_t nanoseconds) {
+    constexpr uint64_t kFixed = 2'000;  // MechanismCosts::copy_fixed_ns
+    add(copy_, bytes, nanoseconds - std::min(nanoseconds, kFixed));
+}
+
 void CostMeter::loaded(LoadedBytes bytes, uint64_t nanoseconds) {
     const uint64_t all = bytes.copies + bytes.pages + bytes.other;
     const auto nearly_all = [all](uint64_t part) { return part >= all - all / 8; };
@@ -218,7 +243,8 @@ int64_t CostMeter::median(const Samples &samples, int64_t otherwise) {
 planner::MechanismCosts CostMeter::refine(planner::MechanismCosts measured) const {
     measured.copy_ps = median(copy_, measured.copy_ps);
     measured.copy_load_ps = median(copy_load_, measured.copy_load_ps);
-    measured.selective_load_ps = median(page_load_, measured.selective_load_ps);
+    measured.page_load_ps = median(page_load_, measured.page_load_ps);
+    if (!watches_) measured.look_ps = measured.compare_ps, measured.look_fixed_ns = measured.fault_ps = 0;
     return measured;
 }
 
@@ -229,23 +255,29 @@ planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, const std:
     const Memory memory;
     if (!memory) return costs;
     CopyCosts whole, pages;
-    for (int round = 0; round < kRounds; ++round) {
-        measure_copies(memory, kPiece, 1, whole);
-        measure_copies(memory, kPageSize, kStride, pages);
+    Median comparing;
+    for (size_t round = 0; round < kRounds; ++round) {
+        const size_t at = round * kPiece % kScratch;
+        measure_copies(memory, at, false, whole);
+        measure_copies(memory, at, true, pages);
+        measure_comparing(memory, at, comparing);
     }
     costs.copy_ps = whole.save.value();
     costs.copy_load_ps = whole.load.value();
+    costs.compare_ps = comparing.value();
     costs.page_copy_ps = pages.save.value();
-    costs.selective_load_ps = pages.load.value();
+    costs.page_load_ps = pages.load.value();
     WatchCosts watching;
-    if (measure_watching(port, memory, watching)) {
-        costs.delta_ps = watching.fault.value();
-        costs.arm_ps = watching.look();
-        costs.arm_fixed_ns = watching.look_fixed_ns();
+    const bool watched = measure_watching(port, memory, watching);
+    if (watched) {
+        costs.look_ps = watching.look_ps();
+        costs.look_fixed_ns = watching.look_fixed_ns();
+        costs.fault_ps = watching.fault_ps();
     }
     if (!possible(costs))
         return {};  // a clock that stood still, or a machine that was stopped: the defaults, and another try in the next job
-    write_cache(cache, costs);
+    // What could not be watched today may be watched tomorrow.
+    if (watched) write_cache(cache, costs);
     return costs;
 }
 

@@ -14,7 +14,9 @@ namespace reprise {
 
 class CostMeter {
   public:
-    void copied(uint64_t bytes, uint64_t nanoseconds) { add(copy_, bytes, nanoseconds); }
+    // False: no page can be watched here, and a shadow's looks are comparisons.
+    void set_watches(bool watches) { watches_ = watches; }
+    void copied(uint64_t bytes, uint64_t nanoseconds);
     // What a replay loaded and how long that took. Only one nearly all of whose bytes are of one kind tells what that kind costs. A load
     // is two copies, the put-back a third, whose time cannot be told from the rest of a replay's end.
     void loaded(LoadedBytes bytes, uint64_t nanoseconds);
@@ -38,6 +40,7 @@ class CostMeter {
     static int64_t median(const Samples &samples, int64_t otherwise);
 
     Samples copy_, copy_load_, page_load_;
+    bool watches_ = true;
 };
 
 }  // namespace reprise

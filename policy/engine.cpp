@@ -49,6 +49,7 @@ Engine::Engine(const AllocatorPort &port, Config config)
       preservation_(config_.plans() ? Policy::kSelective : config_.policy, pool_),
       records_(config_.records),
       planning_(port_, config_, records_) {
+    planning_.costs().set_watches(registry_.guard() != nullptr);
     for (const std::string &complaint : config_.complaints) log_line(LogLevel::kError, complaint);
 }
 

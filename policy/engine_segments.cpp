@@ -257,6 +257,8 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     const bool changed = replay->bytes_changed() != 0;
     const uint64_t load_began = now_ns();
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
+    const uint64_t loading_ns = elapsed_ns(load_began);
+    if (planning_.on()) planning_.costs().loaded(replay->bytes_by_kind(), loading_ns);
     if (config_.verify != Verify::kOff) {
         if (why = verify_loaded(*instance); !why.ok()) {
             replay->finish();
@@ -269,7 +271,6 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
         statistics_.bytes_loaded += replay->bytes_changed();
     }
     execution->bytes_changed = replay->bytes_changed();
-    if (planning_.on() && config_.verify == Verify::kOff) planning_.costs().loaded(replay->bytes_by_kind(), elapsed_ns(load_began));
     execution->replay = std::move(replay);
     ++open_replays_;
     const std::vector<SavedState> states = instance->states;

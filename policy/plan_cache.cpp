@@ -32,8 +32,8 @@ PlanCache PlanCache::made(const Config &config) {
     PlanCache cache;
     if (!config.plan_cache) return cache;
     cache.prefix_ = machine_file("plan");
-    // Another number when what is decided about changes: old plans are none then.
-    cache.suffix_ = format("-2-%s-", to_string(config.policy));
+    // Another number when what is decided about changes, or what it costs: old plans are none then.
+    cache.suffix_ = format("-3-%s-", to_string(config.policy));
     if (config.budget.bytes != 0) {
         cache.suffix_ += format("%llu", static_cast<unsigned long long>(config.budget.bytes));
     } else {

@@ -73,7 +73,8 @@ LoadedBytes Replay::bytes_by_kind() const {
     for (const Item &item : items()) {
         if (item.view.pieces.empty()) continue;
         const MechanismKind kind = item.buffer->mechanism->kind();
-        uint64_t &sum = kind == MechanismKind::kWhole ? bytes.copies : kind == MechanismKind::kShadow ? bytes.pages : bytes.other;
+        const bool unwatched = kind == MechanismKind::kShadow && item.view.version_at_begin == item.view.version;
+        uint64_t &sum = kind == MechanismKind::kWhole ? bytes.copies : unwatched ? bytes.pages : bytes.other;
         for (const Piece &piece : item.view.pieces) sum += piece.size;
     }
     return bytes;

@@ -44,7 +44,7 @@ struct ReplayOutcome {
 // Bytes of D by what they were loaded from.
 struct LoadedBytes {
     uint64_t copies = 0;  // whole copies
-    uint64_t pages = 0;   // a shadow's pages
+    uint64_t pages = 0;   // pages of a shadow that nobody captured since: writing them took no fault
     uint64_t other = 0;
 };
 

@@ -38,6 +38,15 @@ TEST(ProfileJson, ThereAndBack) {
     }
 }
 
+TEST(ProfileJson, EveryMeasuredCostIsKept) {
+    Profile profile = transformer_profile(2);
+    int64_t value = 12'345;
+    for (int64_t MechanismCosts::*cost : kMeasuredCosts) profile.costs.*cost = value++;
+    Result<Profile> read = read_profile(write_profile(profile));
+    ASSERT_TRUE(read.ok()) << read.status().text();
+    for (int64_t MechanismCosts::*cost : kMeasuredCosts) EXPECT_EQ(read.value().costs.*cost, profile.costs.*cost);
+}
+
 TEST(ProfileJson, WhatIsWrongIsSaidWithItsPlace) {
     const std::string text = write_profile(transformer_profile(2));
     for (size_t cut = 0; cut < text.size(); cut += 1 + cut / 8) {

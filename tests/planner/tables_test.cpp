@@ -133,12 +133,12 @@ std::map<int32_t, std::set<int64_t>> found_by_captures(const std::vector<Instanc
     return found;
 }
 
-// What a shadow is charged, against what it does: a fault and a copy for every page that a capture finds, a look per capture, a copy for a
-// before-image that a capture moved out of the shadow, and another fault to load a page that is watched again.
+// What a shadow is charged, against what it does: a look per capture, a fault and a copy for every page that one finds, and for a
+// before-image that a capture moved out of the shadow a copy, and a fault when its page, watched again, is loaded the first time.
 TEST(Tables, AShadowPaysForWhatItDoes) {
     MechanismCosts costs;
-    costs.delta_ps = 1'000'000, costs.page_copy_ps = 10'000'000, costs.selective_load_ps = 100'000'000;
-    costs.arm_ps = 1'000'000'000, costs.arm_fixed_ns = 7;
+    costs.fault_ps = 1'000'000, costs.page_copy_ps = 10'000'000, costs.page_load_ps = 100'000'000;
+    costs.look_ps = 1'000'000'000, costs.look_fixed_ns = 7;
     int64_t moved_images = 0;
     for (uint64_t seed = 1; seed <= reprise::test::by_build(60u, 60u, 10u); seed++) {
         SCOPED_TRACE("seed " + std::to_string(seed));
@@ -156,7 +156,7 @@ TEST(Tables, AShadowPaysForWhatItDoes) {
         std::vector<Window> windows;
         append_windows(instances, history, costs, windows);
         if (windows.empty()) continue;
-        int64_t following = 0, saving = 0, saved_images = 0, follows = 0;
+        int64_t following = 0, saving = 0, saved_images = 0, follows = 0, watched_again = 0;
         for (const Window &window : windows) {
             const Mechanism &shadow = window.mechanisms[1];
             following += shadow.elements[0].capture_ns;
@@ -165,25 +165,47 @@ TEST(Tables, AShadowPaysForWhatItDoes) {
             for (size_t k = 0; k < window.readers.size(); k++) {
                 const Instance &it = instances[static_cast<size_t>(window.readers[k])];
                 const auto overwrites = first_overwrites(it, history);
-                int64_t watched_again = 0;
                 for (auto [page, write] : overwrites) {
-                    const bool moved = std::any_of(instances.begin(), instances.end(), [&, slot = write](const Instance &other) {
-                        return slot < other.forward_begin && other.forward_begin < it.replay_begin;
-                    });
-                    watched_again += moved;
-                    if (moved) images.emplace(page, write);
+                    if (std::any_of(instances.begin(), instances.end(), [&, slot = write](const Instance &other) {
+                            return slot < other.forward_begin && other.forward_begin < it.replay_begin;
+                        }))
+                        images.emplace(page, write);
                 }
-                EXPECT_EQ(shadow.readers[k].ns, 100'000 * static_cast<int64_t>(overwrites.size()) + 1'000 * watched_again + 50'000'000 + 7);
+                EXPECT_EQ(shadow.readers[k].ns, 100'000 * static_cast<int64_t>(overwrites.size()) + 50'000'000);
             }
             saved_images += static_cast<int64_t>(images.size());
         }
-        for (const auto &[forward, pages] : found_by_captures(instances, history)) follows += static_cast<int64_t>(pages.size());
-        EXPECT_EQ(following, 11'000 * follows);
+        for (const auto &[forward, pages] : found_by_captures(instances, history))
+            follows += static_cast<int64_t>(pages.size()), watched_again += !pages.empty();
+        EXPECT_EQ(following, 11'000 * follows + 7 * watched_again);
         // An element is the pages of one write with one write before it: moved for one reader, it is moved for all.
-        EXPECT_EQ(saving, 10'000 * saved_images);
+        EXPECT_EQ(saving, 11'000 * saved_images);
         moved_images += saved_images;
     }
     EXPECT_GT(moved_images, 0);
+}
+
+// A copy for every version that somebody needs, a comparison for who finds it copied already, and at the replay three copies or a
+// comparison.
+TEST(Tables, AWholeCopyPaysForWhatItDoes) {
+    MechanismCosts costs;
+    costs.copy_ps = 1'000, costs.copy_load_ps = 1'000'000, costs.compare_ps = 1'000'000'000, costs.copy_fixed_ns = 7;
+    std::vector<Instance> instances(3);  // F0 F1 (written) F2 B2 B1 B0
+    const int32_t events[3][4] = {{0, 1, 10, 11}, {2, 3, 8, 9}, {4, 5, 6, 7}};
+    for (size_t i = 0; i < 3; i++) {
+        instances[i].forward_begin = events[i][0], instances[i].forward_end = events[i][1];
+        instances[i].replay_begin = events[i][2], instances[i].replay_end = events[i][3];
+    }
+    std::vector<Window> windows;
+    append_windows(instances, {"b", 1000, {0, 1, 2}, {{3, {{0, 1}}}}, 0, 0, false}, costs, windows);
+    ASSERT_EQ(windows.size(), 1u);
+    const Mechanism &copy = windows[0].mechanisms[0];
+    ASSERT_EQ(copy.elements.size(), 2u);
+    for (const Element &element : copy.elements) EXPECT_EQ(element.capture_ns, 1'000 + 7);
+    ASSERT_EQ(copy.readers.size(), 3u);
+    EXPECT_EQ(copy.readers[0].ns, 1'000'000);
+    EXPECT_EQ(copy.readers[1].ns, 1'000'000 + 1'000'000'000);
+    EXPECT_EQ(copy.readers[2].ns, 1'000'000'000);
 }
 
 TEST(Tables, SmallAndUnpredictable) {
