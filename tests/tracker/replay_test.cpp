@@ -10,15 +10,16 @@
 namespace reprise::test {
 namespace {
 
+constexpr size_t kSize = 512 << 10;
+
 TEST(ReplayLoads, AreToldApartByWhatTheyComeFrom) {
     allocator_start();
     const AllocatorPort &port = *allocator_port();
     ImagePool pool(port);
     BufferRegistry registry(port, pool, make_write_protect_source(port));
-    constexpr size_t kSize = 512 << 10;
-    ArenaMemory whole(kSize), once(kSize), twice(kSize), small(kPageSize);
-    auto obtain = [&registry](ArenaMemory &memory, const char *name, MechanismKind kind) {
-        Buffer *buffer = registry.obtain(memory.range(), name, {});
+    ArenaMemory whole(kSize), once(kSize), twice(kSize), small(kSize);
+    auto obtain = [&registry](ArenaMemory &memory, const char *name, MechanismKind kind, size_t size = kSize) {
+        Buffer *buffer = registry.obtain(range_of(memory.data(), size), name, {});
         registry.use(*buffer, kind);
         return buffer;
     };
@@ -30,7 +31,7 @@ TEST(ReplayLoads, AreToldApartByWhatTheyComeFrom) {
         return version;
     };
     Buffer *buffers[] = {obtain(whole, "whole", MechanismKind::kWhole), obtain(once, "once", MechanismKind::kShadow),
-                         obtain(twice, "twice", MechanismKind::kShadow), obtain(small, "small", MechanismKind::kSmall)};
+                         obtain(twice, "twice", MechanismKind::kShadow), obtain(small, "small", MechanismKind::kSmall, kPageSize)};
     std::vector<ScopeEntry> scope;
     for (Buffer *buffer : buffers) scope.push_back({buffer, capture(buffer)});
 
