@@ -163,14 +163,19 @@ class Tables {
             element.capture_ns = nanoseconds(history_.pages, costs_.copy_ps) + costs_.copy_fixed_ns;
             out.elements.push_back(std::move(element));
         }
-        // Who sees no change compares and loads nothing; who finds its version copied already compares at its forward.
+        // Who sees no change compares before and after its replay and loads nothing; who finds its version copied already (by an earlier
+        // forward, taken to be replayed as well) compares at its forward.
         const int64_t comparing = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.compare_ps);
         const int64_t loading = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_load_ps);
         std::set<int> copied;
         for (int32_t i : readers) {
             const bool loads = differing(i) > 0;
             const bool copied_already = !copied.insert(version(i, true)).second && !small;
-            out.readers.push_back({(loads ? loading : comparing) + (copied_already ? comparing : 0), loads ? history_.pages : 0});
+            out.readers.push_back({(loads   ? loading
+                                    : small ? comparing
+                                            : 2 * comparing) +
+                                       (copied_already ? comparing : 0),
+                                   loads ? history_.pages : 0});
         }
         return out;
     }
@@ -208,7 +213,8 @@ class Tables {
         shadow.pages = history_.pages;  // windows() adds what captures find
         for (int32_t i : readers) shadow.uses.push_back({i, instances_[i].forward_begin, instances_[i].replay_end});
         add_groups(out, readers, false);
-        for (ReaderCost &reader : out.readers) reader.ns += nanoseconds(history_.pages, costs_.look_ps);
+        // At the capture, and at the replay before and after it.
+        for (ReaderCost &reader : out.readers) reader.ns += 3 * nanoseconds(history_.pages, costs_.look_ps);
         return out;
     }
 

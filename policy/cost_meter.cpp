@@ -18,8 +18,9 @@ namespace {
 
 constexpr size_t kScratch = size_t{4} << 20;
 constexpr size_t kPiece = size_t{1} << 20;  // what a copy is of: a typical buffer
-constexpr size_t kStride = 4;               // of this many pages one is written
+constexpr size_t kStride = 5;               // of this many pages one is written: as many runs as one look reports at once
 constexpr size_t kRounds = 9;
+constexpr size_t kTrials = 16;                         // before them: the kernels try their variants
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;  // less is mostly the fixed part
 // Nothing is written faster than 1 TB/s, and what takes 0.27 ms per page was something else: beyond that no number is a measurement, and
 // the planner takes none of it.
@@ -77,13 +78,37 @@ class Median {
     std::vector<int64_t> values_;
 };
 
+// Reading it makes the processor forget where the pages of other memory are, as a step of a job does. Every page of it is the zero page: it
+// takes no memory.
+class OtherPages {
+  public:
+    OtherPages() : memory_(mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+        if (memory_ != MAP_FAILED) madvise(memory_, kSize, MADV_NOHUGEPAGE);
+    }
+    ~OtherPages() {
+        if (memory_ != MAP_FAILED) munmap(memory_, kSize);
+    }
+    OtherPages(const OtherPages &) = delete;
+    OtherPages &operator=(const OtherPages &) = delete;
+    void visit() const {
+        if (memory_ == MAP_FAILED) return;
+        for (size_t offset = 0; offset < kSize; offset += kPageSize) static_cast<const volatile char *>(memory_)[offset];
+    }
+
+  private:
+    static constexpr size_t kSize = size_t{4096} * kPageSize;  // more than a processor remembers
+    void *memory_;
+};
+
 // A stretch of live memory, its image, and where the present is saved to while the image is loaded.
 struct Memory {
     Scratch live, image, present;
+    OtherPages other;
     explicit operator bool() const { return live && image && present; }
     // As a job finds them that used them a step ago.
     void cool(size_t at) const {
         for (const Scratch *scratch : {&live, &image, &present}) kernels::evict(scratch->data() + at, kPiece);
+        other.visit();
     }
 };
 
@@ -127,12 +152,12 @@ void measure_comparing(const Memory &memory, size_t at, Median &cost) {
 }
 
 struct WatchCosts {
-    Median write, first_write;                        // of pages
-    Median idle_look_ns, look_ns, look_in_pieces_ns;  // at all of the memory, of which nothing, or one page in kStride, was written
+    Median write, first_write;          // of pages
+    Median idle_look_ns, look_ns;       // at all of the memory, of which nothing, or one page in kStride, was written
+    Median idle_piece_ns, one_page_ns;  // at a piece, of which nothing, or one page, was written
 
-    static constexpr int64_t kPieces = kScratch / kPiece;
     static int64_t above(const Median &a, const Median &b) { return std::max<int64_t>(0, a.value() - b.value()); }
-    int64_t look_fixed_ns() const { return std::max<int64_t>(1, above(look_in_pieces_ns, look_ns) / (kPieces - 1)); }
+    int64_t look_fixed_ns() const { return std::max<int64_t>(1, above(one_page_ns, idle_piece_ns)); }
     int64_t look_ps() const { return ps_per_page(static_cast<uint64_t>(idle_look_ns.value()), kScratch); }
     int64_t fault_ps() const {
         const int64_t again = std::max<int64_t>(0, above(look_ns, idle_look_ns) - look_fixed_ns());
@@ -157,10 +182,10 @@ bool measure_watching(const AllocatorPort &port, const Memory &memory, WatchCost
         costs.first_write.add(touch(data, 0, value));
         costs.write.add(touch(data, 0, value));
         costs.look_ns.add(look(all));
-        touch(data, 1, value);
-        uint64_t in_pieces = 0;
-        for (uintptr_t at = all.begin; at < all.end; at += kPiece) in_pieces += look({at, at + kPiece});
-        costs.look_in_pieces_ns.add(in_pieces);
+        const AddressRange piece{all.begin, all.begin + kPiece};
+        costs.idle_piece_ns.add(look(piece));
+        data[0] = value;
+        costs.one_page_ns.add(look(piece));
     }
     port.guard_disarm(all);
     return done;
@@ -173,18 +198,20 @@ std::string CostMeter::cache_file() { return machine_file("costs"); }
 namespace {
 
 // Looking takes a walk over page tables, and no page is written.
-bool possible(const planner::MechanismCosts &costs) {
-    for (int64_t value : {costs.copy_ps, costs.copy_load_ps, costs.compare_ps, costs.fault_ps, costs.page_copy_ps, costs.page_load_ps}) {
+bool possible(const planner::MechanismCosts &costs, bool watches) {
+    for (int64_t value : {costs.copy_ps, costs.copy_load_ps, costs.compare_ps, costs.page_copy_ps, costs.page_load_ps}) {
         if (value < kLeastCost || value > kMostCost) return false;
     }
+    if (!watches) return true;
+    if (costs.fault_ps < kLeastCost || costs.fault_ps > kMostCost) return false;
     for (int64_t value : {costs.look_ps, costs.look_fixed_ns}) {
         if (value < 1 || value > kMostCost) return false;
     }
     return true;
 }
 
-// One line of numbers: a file that is not that is no cache.
-bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
+// Numbers and the end of their line: a file that is not that is no cache. Those of watching are 0 where no page could be watched.
+bool read_cache(const std::string &path, bool watches, planner::MechanismCosts &costs) {
     std::string text, why;
     if (path.empty() || !read_text_file(path, &text, &why)) return false;
     planner::MechanismCosts read = costs;
@@ -201,7 +228,7 @@ bool read_cache(const std::string &path, planner::MechanismCosts &costs) {
     for (int64_t planner::MechanismCosts::*cost : planner::kMeasuredCosts) {
         if (!number(read.*cost)) return false;
     }
-    if (*at != '\n' || !possible(read)) return false;
+    if (at != text.c_str() + text.size() - 1 || *at != '\n' || !possible(read, watches)) return false;
     costs = read;
     return true;
 }
@@ -248,14 +275,18 @@ planner::MechanismCosts CostMeter::refine(planner::MechanismCosts measured) cons
     return measured;
 }
 
-planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, const std::string &cache) {
+planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, bool watches, const std::string &cache) {
     planner::MechanismCosts costs;
     // A test's clock measures nothing, least of all what other processes may be told.
-    if (g_clock_source.load(std::memory_order_relaxed) != nullptr || read_cache(cache, costs)) return costs;
+    if (g_clock_source.load(std::memory_order_relaxed) != nullptr || read_cache(cache, watches, costs)) return costs;
     const Memory memory;
     if (!memory) return costs;
     CopyCosts whole, pages;
     Median comparing;
+    for (size_t trial = 0; trial < kTrials; ++trial) {
+        CopyCosts none;
+        measure_copies(memory, 0, false, none);
+    }
     for (size_t round = 0; round < kRounds; ++round) {
         const size_t at = round * kPiece % kScratch;
         measure_copies(memory, at, false, whole);
@@ -268,16 +299,18 @@ planner::MechanismCosts CostMeter::measure(const AllocatorPort &port, const std:
     costs.page_copy_ps = pages.save.value();
     costs.page_load_ps = pages.load.value();
     WatchCosts watching;
-    const bool watched = measure_watching(port, memory, watching);
+    const bool watched = watches && measure_watching(port, memory, watching);
     if (watched) {
         costs.look_ps = watching.look_ps();
         costs.look_fixed_ns = watching.look_fixed_ns();
         costs.fault_ps = watching.fault_ps();
+    } else if (!watches) {
+        costs.look_ps = costs.look_fixed_ns = costs.fault_ps = 0;  // refine() says what stands for them
     }
-    if (!possible(costs))
+    if (!possible(costs, watched))
         return {};  // a clock that stood still, or a machine that was stopped: the defaults, and another try in the next job
-    // What could not be watched today may be watched tomorrow.
-    if (watched) write_cache(cache, costs);
+    // What could not be watched now although it can be here is measured again.
+    if (watched == watches) write_cache(cache, costs);
     return costs;
 }
 

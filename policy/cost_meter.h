@@ -16,6 +16,7 @@ class CostMeter {
   public:
     // False: no page can be watched here, and a shadow's looks are comparisons.
     void set_watches(bool watches) { watches_ = watches; }
+    bool watches() const { return watches_; }
     void copied(uint64_t bytes, uint64_t nanoseconds);
     // What a replay loaded and how long that took. Only one nearly all of whose bytes are of one kind tells what that kind costs. A load
     // is two copies, the put-back a third, whose time cannot be told from the rest of a replay's end.
@@ -24,9 +25,10 @@ class CostMeter {
     // `measured`, with what the job itself showed in place of it.
     planner::MechanismCosts refine(planner::MechanismCosts measured) const;
 
-    // Some 30 ms on scratch memory of our own, put out of the caches (a job comes back to its state a step later), or what an earlier
+    // Some 60 ms on scratch memory of our own, put out of the caches (a job comes back to its state a step later), or what an earlier
     // process measured on this kernel and processor.
-    static planner::MechanismCosts measure(const AllocatorPort &port, const std::string &cache);
+    // `watches`: as set_watches() says.
+    static planner::MechanismCosts measure(const AllocatorPort &port, bool watches, const std::string &cache);
     // Where that is; "" for nowhere. On the job's thread: the environment may be changed while another thread reads it.
     static std::string cache_file();
 

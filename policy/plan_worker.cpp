@@ -111,7 +111,7 @@ void PlanWorker::work(Shared &shared) {
     if (!request.cycles.empty()) profile = profile_of(request.cycles, profile);
     request.cycles.clear();
     if (request.members.empty()) {
-        profile.costs = request.costs.refine(CostMeter::measure(*shared.port, request.cost_cache));
+        profile.costs = request.costs.refine(CostMeter::measure(*shared.port, request.costs.watches(), request.cost_cache));
     } else if (!merge(request.members, &profile, &result.error)) {
         return;
     }

@@ -15,27 +15,31 @@ std::string text_of(const std::string &path) {
     return read_text_file(path, &text, &why) ? text : "";
 }
 
+bool can_watch() {
+    GuardCapabilities capabilities;
+    WatchedPort::get().guard_probe(&capabilities);
+    return capabilities.write_protect_async;
+}
+
 TEST(CostMeter, MeasuresWhatAMachineCanDoAndKeepsIt) {
     const Folder folder;
     const std::string path = folder / "cache/costs";
-    const planner::MechanismCosts measured = CostMeter::measure(WatchedPort::get(), path);
+    const planner::MechanismCosts measured = CostMeter::measure(WatchedPort::get(), can_watch(), path);
     // 1 TB/s to 0.27 ms per page: wide, because the machine may be busy, and right by orders of magnitude.
-    for (int64_t cost :
-         {measured.copy_ps, measured.copy_load_ps, measured.compare_ps, measured.fault_ps, measured.page_copy_ps, measured.page_load_ps}) {
+    for (int64_t cost : {measured.copy_ps, measured.copy_load_ps, measured.compare_ps, measured.page_copy_ps, measured.page_load_ps}) {
         EXPECT_GE(cost, 4'000);
         EXPECT_LE(cost, int64_t{1} << 28);
     }
-    EXPECT_GE(measured.look_ps, 1);
-    EXPECT_GE(measured.look_fixed_ns, 1);
+    for (int64_t cost : {measured.fault_ps, measured.look_ps, measured.look_fixed_ns}) EXPECT_EQ(cost >= 1, can_watch());
     ASSERT_NE(text_of(path), "");
-    const planner::MechanismCosts again = CostMeter::measure(WatchedPort::get(), path);
+    const planner::MechanismCosts again = CostMeter::measure(WatchedPort::get(), can_watch(), path);
     for (int64_t planner::MechanismCosts::*cost : planner::kMeasuredCosts) EXPECT_EQ(again.*cost, measured.*cost);
 }
 
 TEST(CostMeter, TakesWhatAnotherProcessMeasured) {
     const Folder folder;
     write_machine_file(folder / "costs", "3 190001 570002 150008 503 10004 700005 250006 1000007\n");
-    const planner::MechanismCosts costs = CostMeter::measure(WatchedPort::get(), folder / "costs");
+    const planner::MechanismCosts costs = CostMeter::measure(WatchedPort::get(), can_watch(), folder / "costs");
     EXPECT_EQ(costs.copy_ps, 190001);
     EXPECT_EQ(costs.copy_load_ps, 570002);
     EXPECT_EQ(costs.compare_ps, 150008);
@@ -56,7 +60,7 @@ TEST(CostMeter, MeasuresAgainWhereTheCacheCannotBeTrue) {
         SCOPED_TRACE(text);
         const Folder folder;
         write_machine_file(folder / "costs", text);
-        EXPECT_GE(CostMeter::measure(WatchedPort::get(), folder / "costs").copy_ps, 4'000);
+        EXPECT_GE(CostMeter::measure(WatchedPort::get(), can_watch(), folder / "costs").copy_ps, 4'000);
         EXPECT_NE(text_of(folder / "costs"), text);
     }
 }
@@ -65,12 +69,12 @@ TEST(CostMeter, MeasuresAgainWhereTheCacheCannotBeTrue) {
 TEST(CostMeter, ATestsClockLeavesNothingBehind) {
     const VirtualClock clock;
     const Folder folder;
-    const planner::MechanismCosts costs = CostMeter::measure(WatchedPort::get(), folder / "costs"), defaults;
+    const planner::MechanismCosts costs = CostMeter::measure(WatchedPort::get(), can_watch(), folder / "costs"), defaults;
     EXPECT_EQ(costs.copy_ps, defaults.copy_ps);
     EXPECT_EQ(costs.fault_ps, defaults.fault_ps);
     EXPECT_FALSE(exists(folder / "costs"));
     write_machine_file(folder / "costs", "3 190001 570002 150008 503 10004 700005 250006 1000007\n");
-    EXPECT_EQ(CostMeter::measure(WatchedPort::get(), folder / "costs").copy_ps, defaults.copy_ps);
+    EXPECT_EQ(CostMeter::measure(WatchedPort::get(), can_watch(), folder / "costs").copy_ps, defaults.copy_ps);
 }
 
 // Medians of the job's own copies, from the fifth on; small ones are mostly the fixed part.
@@ -119,10 +123,24 @@ TEST(CostMeter, WhatCouldNotBeWatchedIsNotKept) {
     const Folder folder;
     AllocatorPort port = WatchedPort::get();
     port.guard_arm = [](AddressRange) { return GuardResult::kUnavailable; };
-    const planner::MechanismCosts costs = CostMeter::measure(port, folder / "costs"), defaults;
-    EXPECT_NE(costs.copy_ps, defaults.copy_ps);
+    const planner::MechanismCosts costs = CostMeter::measure(port, true, folder / "costs"), defaults;
+    EXPECT_TRUE(costs.copy_ps != defaults.copy_ps || costs.compare_ps != defaults.compare_ps);
     EXPECT_EQ(costs.fault_ps, defaults.fault_ps);
     EXPECT_FALSE(exists(folder / "costs"));
+}
+
+// Where that is known it is kept, and no measurement for one that watches.
+TEST(CostMeter, WhoCannotWatchMeasuresOnce) {
+    const Folder folder;
+    const planner::MechanismCosts costs = CostMeter::measure(WatchedPort::get(), false, folder / "costs");
+    EXPECT_EQ(costs.fault_ps, 0);
+    const std::string kept = text_of(folder / "costs");
+    ASSERT_NE(kept, "");
+    EXPECT_EQ(CostMeter::measure(WatchedPort::get(), false, folder / "costs").copy_ps, costs.copy_ps);
+    EXPECT_EQ(text_of(folder / "costs"), kept);
+    if (!can_watch()) return;
+    EXPECT_GE(CostMeter::measure(WatchedPort::get(), true, folder / "costs").fault_ps, 4'000);
+    EXPECT_NE(text_of(folder / "costs"), kept);
 }
 
 }  // namespace
