@@ -24,21 +24,10 @@ Status wrong(const char *format, auto... arguments) { return Status::error(REPRI
 bool within(int64_t value, int64_t most) { return value >= 0 && value <= most; }
 
 Status check_costs(const MechanismCosts &costs) {
-    const std::pair<const char *, int64_t> all[] = {{"copy_ps", costs.copy_ps},
-                                                    {"copy_load_ps", costs.copy_load_ps},
-                                                    {"compare_ps", costs.compare_ps},
-                                                    {"copy_fixed_ns", costs.copy_fixed_ns},
-                                                    {"small_ns", costs.small_ns},
-                                                    {"look_ps", costs.look_ps},
-                                                    {"look_fixed_ns", costs.look_fixed_ns},
-                                                    {"fault_ps", costs.fault_ps},
-                                                    {"page_copy_ps", costs.page_copy_ps},
-                                                    {"page_load_ps", costs.page_load_ps},
-                                                    {"miss_ns", costs.miss_ns},
-                                                    {"predicted_ps", costs.predicted_ps},
-                                                    {"small_pages", costs.small_pages}};
-    for (const auto &[name, value] : all)
+    for (const auto &[name, member] : kCosts) {
+        const int64_t value = costs.*member;
         if (!within(value, kMostPicoseconds)) return wrong("the measured cost %s is %" PRId64 ": negative or beyond reason", name, value);
+    }
     return {};
 }
 

@@ -18,24 +18,6 @@ constexpr const char *kSchema = "reprise.profile";
 constexpr const char *kDirections[] = {"F", "B"};
 constexpr const char *kEnds[] = {"begin", "end"};
 
-// Every measured cost by name: for both directions.
-template <class Costs, class Visit>
-void each_cost(Costs &costs, Visit visit) {
-    visit("copy_ps", costs.copy_ps);
-    visit("copy_load_ps", costs.copy_load_ps);
-    visit("compare_ps", costs.compare_ps);
-    visit("copy_fixed_ns", costs.copy_fixed_ns);
-    visit("small_ns", costs.small_ns);
-    visit("look_ps", costs.look_ps);
-    visit("look_fixed_ns", costs.look_fixed_ns);
-    visit("fault_ps", costs.fault_ps);
-    visit("page_copy_ps", costs.page_copy_ps);
-    visit("page_load_ps", costs.page_load_ps);
-    visit("predicted_ps", costs.predicted_ps);
-    visit("miss_ns", costs.miss_ns);
-    visit("small_pages", costs.small_pages);
-}
-
 void read_events(const Place &events, Profile &out) {
     std::map<std::pair<std::string, int32_t>, size_t> numbers;
     for (size_t i = 0; i < out.instances.size(); i++) numbers[{out.instances[i].segment, out.instances[i].ordinal}] = i;
@@ -105,9 +87,8 @@ Profile read(std::string_view text) {
     read_events(from.field("events"), out);
     for (size_t k = 0; k < buffers.size(); k++) out.buffers.push_back(read_buffer(buffers.at(k)));
     const Place costs = from.field("costs");
-    each_cost(out.costs, [&](const char *name, int64_t &cost) {
-        if (costs.has(name)) cost = costs.field(name).number();
-    });
+    for (const auto &[name, member] : kCosts)
+        if (costs.has(name)) out.costs.*member = costs.field(name).number();
     return out;
 }
 
@@ -168,7 +149,7 @@ std::string write_profile(const Profile &profile) {
                            {"users", buffer.users},
                            {"writes", std::move(writes)}});
     }
-    each_cost(profile.costs, [&](const char *name, const int64_t &cost) { costs[name] = cost; });
+    for (const auto &[name, member] : kCosts) costs[name] = profile.costs.*member;
     out["instances"] = std::move(instances);
     out["buffers"] = std::move(buffers);
     out["costs"] = std::move(costs);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace reprise::planner {
 
@@ -74,10 +73,10 @@ class Tables {
         if (history_.pages < costs_.small_pages || !history_.selective) return;
         const std::vector<int64_t> found = found_at_captures();
         for (size_t w = first_window; w < out.size(); w++) {
-            std::set<size_t> captures;
-            for (int32_t i : out[w].readers) captures.insert(capture_after(forward(i) - 1));
+            // Readers stand in the order of their forwards, and those of no other window lie between them.
+            const size_t first = capture_at(out[w].readers.front()), last = capture_at(out[w].readers.back());
             int64_t pages = 0, looks = 0;
-            for (size_t c : captures) pages += found[c], looks += found[c] > 0;
+            for (size_t c = first; c <= last; c++) pages += found[c], looks += found[c] > 0;
             out[w].mechanisms[1].elements[0].capture_ns +=
                 nanoseconds(pages, costs_.fault_ps) + nanoseconds(pages, costs_.page_copy_ps) + looks * costs_.look_fixed_ns;
         }
@@ -126,6 +125,8 @@ class Tables {
     size_t capture_after(int32_t slot) const {
         return static_cast<size_t>(std::upper_bound(captures_.begin(), captures_.end(), slot) - captures_.begin());
     }
+    // The number of the one at that instance's forward.
+    size_t capture_at(int32_t i) const { return capture_after(instances_[static_cast<size_t>(i)].forward_begin - 1); }
     // Does a capture find that write before the instance's replay? Then its before-image was saved, and its pages are watched again.
     bool captured_before_replay(int32_t i, const Group &group) const {
         const size_t capture = capture_after(slots_[static_cast<size_t>(group.write)]);
@@ -165,17 +166,16 @@ class Tables {
         }
         // Who sees no change compares before and after its replay and loads nothing; who finds its version copied already (by an earlier
         // forward, taken to be replayed as well) compares at its forward.
-        const int64_t comparing = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.compare_ps);
-        const int64_t loading = small ? costs_.small_ns : nanoseconds(history_.pages, costs_.copy_load_ps);
-        std::set<int> copied;
+        const int64_t comparing = nanoseconds(history_.pages, costs_.compare_ps);
+        const int64_t loading = nanoseconds(history_.pages, costs_.copy_load_ps);
+        int copied = -1;  // the newest version with a copy: readers stand in the order of their forwards
         for (int32_t i : readers) {
             const bool loads = differing(i) > 0;
-            const bool copied_already = !copied.insert(version(i, true)).second && !small;
-            out.readers.push_back({(loads   ? loading
-                                    : small ? comparing
-                                            : 2 * comparing) +
-                                       (copied_already ? comparing : 0),
-                                   loads ? history_.pages : 0});
+            ReaderCost &reader = out.readers.emplace_back();
+            if (loads) reader.pages = history_.pages;
+            reader.ns = small ? costs_.small_ns : loads ? loading : 2 * comparing;
+            if (!small && version(i, true) == copied) reader.ns += comparing;
+            copied = version(i, true);
         }
         return out;
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -35,14 +36,14 @@ struct BufferHistory {
     bool selective = true;    // false: what was written cannot be told, so that the buffer is only ever copied
 };
 
-// Calibrated on this machine, refined in the job. Picoseconds per page, because arming costs less than a nanosecond.
+// Calibrated on this machine, refined in the job. Picoseconds per page, because looking at one takes but a few nanoseconds.
 struct MechanismCosts {
     int64_t copy_ps = 190'000;         // per page of a whole copy: its capture
     int64_t copy_load_ps = 570'000;    // per page of one that differs: the present saved, load and put-back
     int64_t compare_ps = 150'000;      // per page compared with a copy
     int64_t copy_fixed_ns = 2'000;     // per capture
     int64_t small_ns = 4'000;          // load and put-back of a small buffer
-    int64_t look_ps = 500;             // per page of a shadow's buffer, at each capture
+    int64_t look_ps = 500;             // per page of a shadow's buffer, at each capture and twice at a replay
     int64_t look_fixed_ns = 10'000;    // per capture that finds pages written: they are watched again, and other processors told
     int64_t fault_ps = 700'000;        // per page at its first write since a capture, and watching it again
     int64_t page_copy_ps = 250'000;    // per page copied alone: a shadow brought up to date, a before-image saved
@@ -51,6 +52,26 @@ struct MechanismCosts {
     int64_t miss_ns = 30'000;          // per page that the prediction missed
     int64_t small_pages = 32;          // below that a buffer is always copied
 };
+
+// All of them by the names that they have in profiles, in the order in which those are written.
+struct NamedCost {
+    const char *name;
+    int64_t MechanismCosts::*value;
+};
+inline constexpr NamedCost kCosts[] = {{"copy_ps", &MechanismCosts::copy_ps},
+                                       {"copy_load_ps", &MechanismCosts::copy_load_ps},
+                                       {"compare_ps", &MechanismCosts::compare_ps},
+                                       {"copy_fixed_ns", &MechanismCosts::copy_fixed_ns},
+                                       {"small_ns", &MechanismCosts::small_ns},
+                                       {"look_ps", &MechanismCosts::look_ps},
+                                       {"look_fixed_ns", &MechanismCosts::look_fixed_ns},
+                                       {"fault_ps", &MechanismCosts::fault_ps},
+                                       {"page_copy_ps", &MechanismCosts::page_copy_ps},
+                                       {"page_load_ps", &MechanismCosts::page_load_ps},
+                                       {"predicted_ps", &MechanismCosts::predicted_ps},
+                                       {"miss_ns", &MechanismCosts::miss_ns},
+                                       {"small_pages", &MechanismCosts::small_pages}};
+static_assert(sizeof(MechanismCosts) == std::size(kCosts) * sizeof(int64_t), "a cost has no name");
 
 // Those that a machine's calibration measures (the others are what they are everywhere), in the order of its file: another order is another
 // format of it.

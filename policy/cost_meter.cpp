@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kScratch = size_t{4} << 20;
 constexpr size_t kPiece = size_t{1} << 20;  // what a copy is of: a typical buffer
-constexpr size_t kStride = 5;               // of this many pages one is written: as many runs as one look reports at once
+constexpr size_t kStride = 5;               // of this many pages one is written: few enough for one look to report all
 constexpr size_t kRounds = 9;
 constexpr size_t kTrials = 16;                         // before them: the kernels try their variants
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;  // less is mostly the fixed part
@@ -38,20 +38,20 @@ int64_t ps_per_page(uint64_t nanoseconds, size_t bytes) {
 
 class Scratch {
   public:
-    Scratch() : memory_(mmap(nullptr, kScratch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-        if (*this) std::memset(memory_, 1, kScratch);
-    }
+    Scratch(size_t size, int protection) : memory_(mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), size_(size) {}
     ~Scratch() {
-        if (*this) munmap(memory_, kScratch);
+        if (*this) munmap(memory_, size_);
     }
     Scratch(const Scratch &) = delete;
     Scratch &operator=(const Scratch &) = delete;
     explicit operator bool() const { return memory_ != MAP_FAILED; }
     std::byte *data() const { return static_cast<std::byte *>(memory_); }
-    AddressRange range() const { return {reinterpret_cast<uintptr_t>(memory_), reinterpret_cast<uintptr_t>(memory_) + kScratch}; }
+    size_t size() const { return size_; }
+    AddressRange range() const { return {reinterpret_cast<uintptr_t>(memory_), reinterpret_cast<uintptr_t>(memory_) + size_}; }
 
   private:
     void *memory_;
+    size_t size_;
 };
 
 // Writes one byte in every kStride-th page, from `first` on.
@@ -78,38 +78,28 @@ class Median {
     std::vector<int64_t> values_;
 };
 
-// Reading it makes the processor forget where the pages of other memory are, as a step of a job does. Every page of it is the zero page: it
-// takes no memory.
-class OtherPages {
-  public:
-    OtherPages() : memory_(mmap(nullptr, kSize, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-        if (memory_ != MAP_FAILED) madvise(memory_, kSize, MADV_NOHUGEPAGE);
-    }
-    ~OtherPages() {
-        if (memory_ != MAP_FAILED) munmap(memory_, kSize);
-    }
-    OtherPages(const OtherPages &) = delete;
-    OtherPages &operator=(const OtherPages &) = delete;
-    void visit() const {
-        if (memory_ == MAP_FAILED) return;
-        for (size_t offset = 0; offset < kSize; offset += kPageSize) static_cast<const volatile char *>(memory_)[offset];
-    }
-
-  private:
-    static constexpr size_t kSize = size_t{4096} * kPageSize;  // more than a processor remembers
-    void *memory_;
-};
-
 // A stretch of live memory, its image, and where the present is saved to while the image is loaded.
-struct Memory {
-    Scratch live, image, present;
-    OtherPages other;
+class Memory {
+  public:
+    Memory() {
+        if (!*this) return;
+        for (const Scratch *scratch : {&live, &image, &present}) std::memset(scratch->data(), 1, kScratch);
+        if (others_) madvise(others_.data(), others_.size(), MADV_NOHUGEPAGE);
+    }
     explicit operator bool() const { return live && image && present; }
-    // As a job finds them that used them a step ago.
+    // A piece as a job finds one that it used a step ago: in no cache, and the processor knows the addresses of other pages.
     void cool(size_t at) const {
         for (const Scratch *scratch : {&live, &image, &present}) kernels::evict(scratch->data() + at, kPiece);
-        other.visit();
+        if (!others_) return;
+        for (size_t offset = 0; offset < others_.size(); offset += kPageSize)
+            static_cast<const volatile std::byte *>(others_.data())[offset];
     }
+
+    const Scratch live{kScratch, PROT_READ | PROT_WRITE}, image{kScratch, PROT_READ | PROT_WRITE},
+        present{kScratch, PROT_READ | PROT_WRITE};
+
+  private:
+    const Scratch others_{size_t{4096} * kPageSize, PROT_READ};  // more than a processor remembers; the zero page each: no memory
 };
 
 // What it costs to save pieces of the live memory, and to load and put them back.
@@ -249,7 +239,7 @@ void CostMeter::add(Samples &samples, uint64_t bytes, uint64_t nanoseconds) {
 }
 
 void CostMeter::copied(uint64_t bytes, uint64_t nanoseconds) {
-    constexpr uint64_t kFixed = 2'000;  // MechanismCosts::copy_fixed_ns
+    constexpr auto kFixed = static_cast<uint64_t>(planner::MechanismCosts{}.copy_fixed_ns);
     add(copy_, bytes, nanoseconds - std::min(nanoseconds, kFixed));
 }
 

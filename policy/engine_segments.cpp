@@ -258,7 +258,7 @@ reprise_segment Engine::replay_begin(const char *name, uint64_t id, uint32_t opt
     const uint64_t load_began = now_ns();
     if (why = replay->load(); !why.ok()) return reject(why, instance->segment, instance, pthread_self());
     const uint64_t loading_ns = elapsed_ns(load_began);
-    if (planning_.on()) planning_.costs().loaded(replay->bytes_by_kind(), loading_ns);
+    if (planning_.on() && changed) planning_.costs().loaded(replay->bytes_by_kind(), loading_ns);
     if (config_.verify != Verify::kOff) {
         if (why = verify_loaded(*instance); !why.ok()) {
             replay->finish();

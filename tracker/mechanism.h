@@ -37,6 +37,12 @@ struct Piece {
     AddressRange range() const { return {live, live + size}; }
 };
 
+inline uint64_t total_size(const std::vector<Piece> &pieces) {
+    uint64_t bytes = 0;
+    for (const Piece &piece : pieces) bytes += piece.size;
+    return bytes;
+}
+
 // What a mechanism remembers between changed() and the end of a replay.
 struct ReplayView {
     Version version = 0;

@@ -11,9 +11,7 @@ void *writable(uintptr_t address) { return reinterpret_cast<void *>(address); }
 
 void add_stray(std::vector<Stray> &out, const Buffer &buffer, const std::vector<Piece> &pieces) {
     if (pieces.empty()) return;
-    Stray stray{&buffer, pieces.front().range(), 0, pieces.size()};
-    for (const Piece &piece : pieces) stray.bytes += piece.size;
-    out.push_back(stray);
+    out.push_back({&buffer, pieces.front().range(), total_size(pieces), pieces.size()});
 }
 
 Status freed_since(const Buffer &buffer) {
@@ -63,7 +61,7 @@ Status Replay::prepare(std::span<const ScopeEntry> scope) {
             item.lost = true;
             bytes_changed_ += buffer.range.size();
         }
-        for (const Piece &piece : item.view.pieces) bytes_changed_ += piece.size;
+        bytes_changed_ += total_size(item.view.pieces);
     }
     return {};
 }
@@ -74,8 +72,7 @@ LoadedBytes Replay::bytes_by_kind() const {
         if (item.view.pieces.empty()) continue;
         const MechanismKind kind = item.buffer->mechanism->kind();
         const bool unwatched = kind == MechanismKind::kShadow && item.view.version_at_begin == item.view.version;
-        uint64_t &sum = kind == MechanismKind::kWhole ? bytes.copies : unwatched ? bytes.pages : bytes.other;
-        for (const Piece &piece : item.view.pieces) sum += piece.size;
+        (kind == MechanismKind::kWhole ? bytes.copies : unwatched ? bytes.pages : bytes.other) += total_size(item.view.pieces);
     }
     return bytes;
 }

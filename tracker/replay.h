@@ -77,9 +77,7 @@ class Replay {
     template <class Fn>
     void for_each_changed(Fn fn) const {
         for (const Item &item : items()) {
-            uint64_t bytes = 0;
-            for (const Piece &piece : item.view.pieces) bytes += piece.size;
-            if (item.lost) bytes = item.buffer->range.size();
+            const uint64_t bytes = item.lost ? item.buffer->range.size() : total_size(item.view.pieces);
             if (bytes != 0) fn(*item.buffer, bytes, item.view.pieces);
         }
     }
